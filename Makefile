@@ -1,0 +1,66 @@
+# Parley. `make demo` shows the main job, `make test` passes the tests; both
+# need Go and make alone.
+
+export CGO_ENABLED ?= 0
+GO ?= go
+FUZZTIME ?= 30s
+PREFIX ?= /usr/local
+
+# Tools of the checks, pinned. They never enter go.mod.
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
+GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
+.PHONY: all build demo test race vet lint fmt vuln fuzz bench drill golden npm install clean
+
+all: build
+
+build:
+	$(GO) build -trimpath -o bin/ ./cmd/...
+
+demo:
+	@echo "Building Parley (a first build takes a minute or two) ..."
+	@$(GO) test -c -o bin/demo.test .
+	@bin/demo.test -test.run '^TestDemo$$' -demo
+
+test:
+	$(GO) test ./...
+
+race:
+	CGO_ENABLED=1 $(GO) test -race ./...
+
+vet:
+	$(GO) vet ./...
+
+lint: vet
+	$(GO) run $(STATICCHECK) ./...
+	@test -z "$$($(GO) run $(GOFUMPT) -l .)" || { echo "not formatted; run make fmt:"; $(GO) run $(GOFUMPT) -l .; exit 1; }
+
+fmt:
+	$(GO) run $(GOFUMPT) -w .
+
+vuln:
+	GOVULNCHECK=$(GOVULNCHECK) .ci/vuln
+
+fuzz:
+	.ci/fuzz $(FUZZTIME)
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchtime 1s ./...
+
+# The long, seeded versions of the tests that kill, flood and wait.
+drill:
+	PARLEY_DRILL=1 $(GO) test -count=1 -timeout 60m ./...
+
+golden:
+	$(GO) test ./protocol/... -update
+
+npm:
+	cd testdata/npm && npm ci --no-audit --no-fund
+
+install:
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install bin/parley bin/parleyd $(DESTDIR)$(PREFIX)/bin
+
+clean:
+	rm -rf bin

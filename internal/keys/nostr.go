@@ -1,0 +1,232 @@
+package keys
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/nbd-wtf/go-nostr"
+	"github.com/nbd-wtf/go-nostr/nip19"
+	"github.com/nbd-wtf/go-nostr/nip44"
+)
+
+// groupOrder is the order n of secp256k1; a secret lies between 1 and n-1.
+const groupOrder = "fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141"
+
+// Nostr is a secp256k1 key that signs Nostr events. Printing, logging or
+// encoding it shows its npub only.
+type Nostr struct {
+	public string // 64 lowercase hex digits, x-only
+	npub   string
+	// secret stands behind a pointer so that printing a struct that embeds a
+	// Nostr shows an address at most.
+	secret *string // 64 lowercase hex digits
+}
+
+// newNostr checks a secret of 64 lowercase hex digits. Errors do not show it.
+func newNostr(secret string) (*Nostr, error) {
+	if raw, err := hex.DecodeString(secret); err != nil || len(raw) != 32 || strings.ToLower(secret) != secret {
+		return nil, fmt.Errorf("%w: a Nostr secret is 32 bytes", ErrMalformed)
+	}
+	if secret >= groupOrder || secret == strings.Repeat("0", 64) {
+		return nil, fmt.Errorf("%w: a Nostr secret lies between 1 and the group order", ErrMalformed)
+	}
+	public, err := nostr.GetPublicKey(secret)
+	if err != nil {
+		return nil, fmt.Errorf("%w: no public key", ErrMalformed)
+	}
+	npub, err := nip19.EncodePublicKey(public)
+	if err != nil {
+		return nil, fmt.Errorf("%w: no npub", ErrMalformed)
+	}
+	return &Nostr{public: public, npub: npub, secret: &secret}, nil
+}
+
+// GenerateNostr makes a key from crypto/rand that is kept nowhere.
+func GenerateNostr() (*Nostr, error) {
+	var raw [32]byte
+	for {
+		rand.Read(raw[:]) // never fails: crypto/rand ends the program instead
+		if key, err := newNostr(hex.EncodeToString(raw[:])); err == nil {
+			return key, nil
+		}
+	}
+}
+
+// ParseNostr reads a secret as nsec (NIP-19) or as 64 hex digits. ErrMalformed
+// without the input otherwise.
+func ParseNostr(text string) (*Nostr, error) {
+	text = strings.TrimSpace(text)
+	if len(text) > 128 {
+		return nil, fmt.Errorf("%w: want nsec1… or 64 hex digits", ErrMalformed)
+	}
+	if !strings.HasPrefix(strings.ToLower(text), "nsec1") {
+		return newNostr(strings.ToLower(text))
+	}
+	prefix, value, err := nip19.Decode(text)
+	secret, ok := value.(string)
+	if err != nil || prefix != "nsec" || !ok {
+		return nil, fmt.Errorf("%w: not a valid nsec", ErrMalformed)
+	}
+	return newNostr(secret)
+}
+
+// ParsePublic reads a public key as npub (NIP-19) or as 64 hex digits and
+// returns 64 lowercase hex digits. ErrMalformed when it is no point of the
+// curve.
+func ParsePublic(text string) (string, error) {
+	public := strings.ToLower(strings.TrimSpace(text))
+	if len(public) > 128 {
+		return "", fmt.Errorf("%w: want npub1… or 64 hex digits", ErrMalformed)
+	}
+	if strings.HasPrefix(public, "npub1") {
+		prefix, value, err := nip19.Decode(public)
+		decoded, ok := value.(string)
+		if err != nil || prefix != "npub" || !ok {
+			return "", fmt.Errorf("%w: not a valid npub", ErrMalformed)
+		}
+		public = decoded
+	}
+	if len(public) != 64 || !nostr.IsValidPublicKey(public) {
+		return "", fmt.Errorf("%w: want npub1… or 64 hex digits", ErrMalformed)
+	}
+	return public, nil
+}
+
+// Nostr opens the key of a purpose. ErrNoKey when there is none.
+func (d *Dir) Nostr(p Purpose) (*Nostr, error) {
+	file, err := d.find(p)
+	if err != nil {
+		return nil, err
+	}
+	text, err := file.read()
+	if err != nil {
+		return nil, err
+	}
+	if !strings.HasPrefix(string(text), "nsec1") {
+		return nil, fmt.Errorf("%w: %s holds no nsec", ErrMalformed, file.Path)
+	}
+	key, err := ParseNostr(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", file.Path, err)
+	}
+	if key.KID() != file.KID {
+		return nil, fmt.Errorf("%w: %s holds the key %s", ErrMalformed, file.Path, key.KID())
+	}
+	return key, nil
+}
+
+// EnsureNostr opens the key of a purpose and makes one when there is none.
+func (d *Dir) EnsureNostr(p Purpose) (key *Nostr, err error) {
+	if key, err = d.Nostr(p); !errors.Is(err, ErrNoKey) {
+		return key, err
+	}
+	err = d.locked(func() error {
+		if key, err = d.Nostr(p); !errors.Is(err, ErrNoKey) {
+			return err
+		}
+		if key, err = GenerateNostr(); err != nil {
+			return err
+		}
+		return d.storeNostr(p, key)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return key, nil
+}
+
+// ImportNostr stores a secret given as nsec or 64 hex digits. Importing the
+// key that is already there changes nothing; ErrExists when another one is.
+func (d *Dir) ImportNostr(p Purpose, secret string) (*Nostr, error) {
+	key, err := ParseNostr(secret)
+	if err != nil {
+		return nil, err
+	}
+	err = d.locked(func() error {
+		present, err := d.find(p)
+		switch {
+		case errors.Is(err, ErrNoKey):
+			return d.storeNostr(p, key)
+		case err != nil:
+			return err
+		case present.KID != key.KID():
+			return fmt.Errorf("%w: %s", ErrExists, present.Path)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return key, nil
+}
+
+func (d *Dir) storeNostr(p Purpose, key *Nostr) error {
+	nsec, err := nip19.EncodePrivateKey(*key.secret)
+	if err != nil {
+		return fmt.Errorf("%w: no nsec", ErrMalformed)
+	}
+	return d.create(p, key.KID(), []byte(nsec+"\n"))
+}
+
+// PublicKey is the x-only public key, 64 lowercase hex digits.
+func (n Nostr) PublicKey() string { return n.public }
+
+// NPub is the public key in the form of NIP-19.
+func (n Nostr) NPub() string { return n.npub }
+
+// KID is the first 8 hex digits of SHA-256 over the 32 bytes of the public key.
+func (n Nostr) KID() string {
+	raw, _ := hex.DecodeString(n.public)
+	return kid(raw)
+}
+
+// Sign sets the event's PubKey, ID and Sig (NIP-01). An event that names
+// another public key is refused.
+func (n Nostr) Sign(ev *nostr.Event) error {
+	if ev.PubKey != "" && ev.PubKey != n.public {
+		return fmt.Errorf("keys: signing event of another key")
+	}
+	if err := ev.Sign(*n.secret); err != nil {
+		return fmt.Errorf("keys: signing event") // the cause may show the secret
+	}
+	return nil
+}
+
+// ConversationKey is the NIP-44 version 2 key shared with peer (64 lowercase
+// hex digits). ErrMalformed when peer is no public key.
+func (n Nostr) ConversationKey(peer string) ([32]byte, error) {
+	if len(peer) != 64 || !nostr.IsValidPublicKey(peer) {
+		return [32]byte{}, fmt.Errorf("%w: peer is not a public key", ErrMalformed)
+	}
+	shared, err := nip44.GenerateConversationKey(peer, *n.secret)
+	if err != nil {
+		return [32]byte{}, fmt.Errorf("%w: no shared key with peer", ErrMalformed) // the cause may show the secret
+	}
+	return shared, nil
+}
+
+// String shows the public key only.
+func (n Nostr) String() string { return n.npub }
+
+// GoString shows the public key only.
+func (n Nostr) GoString() string { return "keys.Nostr(" + n.npub + ")" }
+
+// Format shows the public key only, whatever the verb.
+func (n Nostr) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(n.String())) }
+
+// LogValue shows the public key only.
+func (n Nostr) LogValue() slog.Value { return slog.StringValue(n.npub) }
+
+// MarshalText shows the public key only.
+func (n Nostr) MarshalText() ([]byte, error) { return []byte(n.npub), nil }
+
+// kid is the first 8 hex digits of SHA-256(public key).
+func kid(public []byte) string {
+	sum := sha256.Sum256(public)
+	return hex.EncodeToString(sum[:4])
+}
