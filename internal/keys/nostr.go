@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/nbd-wtf/go-nostr"
-	"github.com/nbd-wtf/go-nostr/nip19"
 	"github.com/nbd-wtf/go-nostr/nip44"
 )
 
@@ -39,11 +38,7 @@ func newNostr(secret string) (*Nostr, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: no public key", ErrMalformed)
 	}
-	npub, err := nip19.EncodePublicKey(public)
-	if err != nil {
-		return nil, fmt.Errorf("%w: no npub", ErrMalformed)
-	}
-	return &Nostr{public: public, npub: npub, secret: &secret}, nil
+	return &Nostr{public: public, npub: encodeNIP19(prefixPublic, public), secret: &secret}, nil
 }
 
 // GenerateNostr makes a key from crypto/rand that is kept nowhere.
@@ -64,13 +59,12 @@ func ParseNostr(text string) (*Nostr, error) {
 	if len(text) > 128 {
 		return nil, fmt.Errorf("%w: want nsec1… or 64 hex digits", ErrMalformed)
 	}
-	if !strings.HasPrefix(strings.ToLower(text), "nsec1") {
+	if !strings.HasPrefix(strings.ToLower(text), prefixSecret+"1") {
 		return newNostr(strings.ToLower(text))
 	}
-	prefix, value, err := nip19.Decode(text)
-	secret, ok := value.(string)
-	if err != nil || prefix != "nsec" || !ok {
-		return nil, fmt.Errorf("%w: not a valid nsec", ErrMalformed)
+	secret, err := decodeNIP19(prefixSecret, text)
+	if err != nil {
+		return nil, err
 	}
 	return newNostr(secret)
 }
@@ -79,15 +73,15 @@ func ParseNostr(text string) (*Nostr, error) {
 // returns 64 lowercase hex digits. ErrMalformed when it is no point of the
 // curve.
 func ParsePublic(text string) (string, error) {
-	public := strings.ToLower(strings.TrimSpace(text))
-	if len(public) > 128 {
+	text = strings.TrimSpace(text)
+	if len(text) > 128 {
 		return "", fmt.Errorf("%w: want npub1… or 64 hex digits", ErrMalformed)
 	}
-	if strings.HasPrefix(public, "npub1") {
-		prefix, value, err := nip19.Decode(public)
-		decoded, ok := value.(string)
-		if err != nil || prefix != "npub" || !ok {
-			return "", fmt.Errorf("%w: not a valid npub", ErrMalformed)
+	public := strings.ToLower(text)
+	if strings.HasPrefix(public, prefixPublic+"1") {
+		decoded, err := decodeNIP19(prefixPublic, text)
+		if err != nil {
+			return "", err
 		}
 		public = decoded
 	}
@@ -107,7 +101,7 @@ func (d *Dir) Nostr(p Purpose) (*Nostr, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !strings.HasPrefix(string(text), "nsec1") {
+	if !strings.HasPrefix(string(text), prefixSecret+"1") {
 		return nil, fmt.Errorf("%w: %s holds no nsec", ErrMalformed, file.Path)
 	}
 	key, err := ParseNostr(string(text))
@@ -166,11 +160,7 @@ func (d *Dir) ImportNostr(p Purpose, secret string) (*Nostr, error) {
 }
 
 func (d *Dir) storeNostr(p Purpose, key *Nostr) error {
-	nsec, err := nip19.EncodePrivateKey(*key.secret)
-	if err != nil {
-		return fmt.Errorf("%w: no nsec", ErrMalformed)
-	}
-	return d.create(p, key.KID(), []byte(nsec+"\n"))
+	return d.create(p, key.KID(), []byte(encodeNIP19(prefixSecret, *key.secret)+"\n"))
 }
 
 // PublicKey is the x-only public key, 64 lowercase hex digits.

@@ -1,6 +1,7 @@
 package canonical
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -27,7 +28,7 @@ func (t Time) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 func (t *Time) UnmarshalText(text []byte) error {
 	parsed, err := time.Parse(timeLayout, string(text))
 	if err != nil || parsed.Format(timeLayout) != string(text) {
-		return fmt.Errorf("canonical: time %.40q is not of the form %s", text, timeLayout)
+		return fmt.Errorf("time is not of the form %s", timeLayout)
 	}
 	*t = Time{parsed.UTC()}
 	return nil
@@ -39,7 +40,7 @@ func (t Time) MarshalJSON() ([]byte, error) { return []byte(`"` + t.String() + `
 // UnmarshalJSON accepts only the spelling of String.
 func (t *Time) UnmarshalJSON(data []byte) error {
 	if len(data) < 2 || data[0] != '"' || data[len(data)-1] != '"' {
-		return fmt.Errorf("canonical: time must be a string")
+		return errors.New("time must be a string")
 	}
 	return t.UnmarshalText(data[1 : len(data)-1])
 }
