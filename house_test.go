@@ -115,7 +115,7 @@ func within(folder, owner string) bool {
 // floors are the top-level folders from the bottom up. A package imports its
 // own folder and lower floors only; services do not import each other.
 var floors = map[string]int{
-	"internal": 0,
+	"internal": 0, "deploy": 0,
 	"protocol": 1, "oprf": 1,
 	"carrier": 2,
 	"relay":   3, "directory": 3, "mailprobe": 3, "ntfybridge": 3, "mqttbridge": 3, "venue": 3, "approval": 3,

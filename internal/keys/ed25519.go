@@ -19,7 +19,7 @@ const pemType = "PRIVATE KEY"
 // encoding it shows its public key only.
 type Ed25519 struct {
 	public ed25519.PublicKey
-	secret *ed25519.PrivateKey // behind a pointer: see Nostr
+	secret func() ed25519.PrivateKey // a function: see Nostr
 }
 
 var _ crypto.Signer = Ed25519{}
@@ -69,11 +69,11 @@ func generateEd25519() (*Ed25519, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making key: %w", err)
 	}
-	return &Ed25519{public: public, secret: &secret}, nil
+	return &Ed25519{public: public, secret: func() ed25519.PrivateKey { return secret }}, nil
 }
 
 func (d *Dir) storeEd25519(p Purpose, key *Ed25519) error {
-	der, err := x509.MarshalPKCS8PrivateKey(*key.secret)
+	der, err := x509.MarshalPKCS8PrivateKey(key.secret())
 	if err != nil {
 		return fmt.Errorf("%w: no PKCS #8 form", ErrMalformed)
 	}
@@ -90,7 +90,7 @@ func parseEd25519(text []byte) (*Ed25519, error) {
 	if err != nil || !ok {
 		return nil, fmt.Errorf("%w: not an Ed25519 key", ErrMalformed)
 	}
-	return &Ed25519{public: secret.Public().(ed25519.PublicKey), secret: &secret}, nil
+	return &Ed25519{public: secret.Public().(ed25519.PublicKey), secret: func() ed25519.PrivateKey { return secret }}, nil
 }
 
 // PublicKey is the 32-byte public key. The caller must not change it.
@@ -105,7 +105,7 @@ func (e Ed25519) KID() string { return kid(e.public) }
 // Sign signs the message itself (RFC 8032 PureEdDSA unless opts ask for
 // another variant of crypto/ed25519). The reader is not used.
 func (e Ed25519) Sign(random io.Reader, message []byte, opts crypto.SignerOpts) ([]byte, error) {
-	return e.secret.Sign(random, message, opts)
+	return e.secret().Sign(random, message, opts)
 }
 
 // String shows the public key only.

@@ -21,9 +21,9 @@ const groupOrder = "fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd036
 type Nostr struct {
 	public string // 64 lowercase hex digits, x-only
 	npub   string
-	// secret stands behind a pointer so that printing a struct that embeds a
-	// Nostr shows an address at most.
-	secret *string // 64 lowercase hex digits
+	// secret is a function so that printing a struct around a Nostr, where fmt
+	// may not call methods, shows an address at most: 64 lowercase hex digits.
+	secret func() string
 }
 
 // newNostr checks a secret of 64 lowercase hex digits. Errors do not show it.
@@ -38,7 +38,7 @@ func newNostr(secret string) (*Nostr, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: no public key", ErrMalformed)
 	}
-	return &Nostr{public: public, npub: encodeNIP19(prefixPublic, public), secret: &secret}, nil
+	return &Nostr{public: public, npub: encodeNIP19(prefixPublic, public), secret: func() string { return secret }}, nil
 }
 
 // GenerateNostr makes a key from crypto/rand that is kept nowhere.
@@ -160,7 +160,7 @@ func (d *Dir) ImportNostr(p Purpose, secret string) (*Nostr, error) {
 }
 
 func (d *Dir) storeNostr(p Purpose, key *Nostr) error {
-	return d.create(p, key.KID(), []byte(encodeNIP19(prefixSecret, *key.secret)+"\n"))
+	return d.create(p, key.KID(), []byte(encodeNIP19(prefixSecret, key.secret())+"\n"))
 }
 
 // PublicKey is the x-only public key, 64 lowercase hex digits.
@@ -181,7 +181,7 @@ func (n Nostr) Sign(ev *nostr.Event) error {
 	if ev.PubKey != "" && ev.PubKey != n.public {
 		return fmt.Errorf("keys: signing event of another key")
 	}
-	if err := ev.Sign(*n.secret); err != nil {
+	if err := ev.Sign(n.secret()); err != nil {
 		return fmt.Errorf("keys: signing event") // the cause may show the secret
 	}
 	return nil
@@ -193,7 +193,7 @@ func (n Nostr) ConversationKey(peer string) ([32]byte, error) {
 	if len(peer) != 64 || !nostr.IsValidPublicKey(peer) {
 		return [32]byte{}, fmt.Errorf("%w: peer is not a public key", ErrMalformed)
 	}
-	shared, err := nip44.GenerateConversationKey(peer, *n.secret)
+	shared, err := nip44.GenerateConversationKey(peer, n.secret())
 	if err != nil {
 		return [32]byte{}, fmt.Errorf("%w: no shared key with peer", ErrMalformed) // the cause may show the secret
 	}

@@ -15,11 +15,11 @@ import (
 var ErrShape = errors.New("canonical: unexpected shape")
 
 // Decode reads one JSON document into v, which must be a pointer. Names match
-// to the letter; an unknown name, a wrong type, a null for anything but a
-// pointer, interface or raw value, or a document the gate refuses is an error
-// that names its place as a JSON pointer. A nostr.Event anywhere in v is read
-// as strictly as DecodeEvent does. Absent names leave v as it was: whether one
-// is required is for the caller to say.
+// to the letter; an unknown name, a wrong type, a null for anything but an
+// interface or a raw value, or a document the gate refuses is an error that
+// names its place as a JSON pointer: what is optional is left out, never null.
+// A nostr.Event anywhere in v is read as strictly as DecodeEvent does. Absent
+// names leave v as it was: whether one is required is for the caller to say.
 func Decode(data []byte, v any) error {
 	if err := Check(data); err != nil {
 		return err
@@ -105,12 +105,6 @@ func refuseNull(dec *jsontext.Decoder, v any) error {
 
 // nullable reports whether null is a value of its own for the target v.
 func nullable(v any) bool {
-	if _, raw := v.(*jsontext.Value); raw {
-		return true
-	}
-	switch reflect.TypeOf(v).Elem().Kind() {
-	case reflect.Pointer, reflect.Interface:
-		return true
-	}
-	return false
+	_, raw := v.(*jsontext.Value)
+	return raw || reflect.TypeOf(v).Elem().Kind() == reflect.Interface
 }

@@ -131,10 +131,18 @@ func authentic(ev *nostr.Event) bool {
 
 // openSeal decrypts the seal out of a wrap and checks it.
 func openSeal(wrap *nostr.Event, me Keyer) (*nostr.Event, error) {
-	seal, err := decrypt(wrap, me, ErrSeal)
+	plain, err := decrypt(wrap, me)
+	if err != nil {
+		return nil, err
+	}
+	return parseSeal(plain)
+}
+
+func parseSeal(plain []byte) (*nostr.Event, error) {
+	seal, err := canonical.DecodeEvent(plain)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, fmt.Errorf("%w: shape", ErrSeal)
 	case seal.Kind != KindSeal:
 		return nil, fmt.Errorf("%w: kind %d", ErrSeal, seal.Kind)
 	case len(seal.Tags) != 0:
@@ -147,14 +155,22 @@ func openSeal(wrap *nostr.Event, me Keyer) (*nostr.Event, error) {
 
 // openRumor decrypts the rumor out of a seal and checks it.
 func openRumor(seal *nostr.Event, me Keyer) (*nostr.Event, error) {
-	rumor, err := decrypt(seal, me, ErrRumor)
+	plain, err := decrypt(seal, me)
+	if err != nil {
+		return nil, err
+	}
+	return parseRumor(plain, seal.PubKey)
+}
+
+func parseRumor(plain []byte, sealedBy string) (*nostr.Event, error) {
+	rumor, err := canonical.DecodeEvent(plain)
 	switch {
 	case err != nil:
-		return nil, err
-	case rumor.PubKey != seal.PubKey:
-		return nil, fmt.Errorf("%w: rumor of another key", ErrSender)
+		return nil, fmt.Errorf("%w: shape", ErrRumor)
 	case rumor.Sig != "":
 		return nil, fmt.Errorf("%w: is signed", ErrRumor)
+	case rumor.PubKey != sealedBy:
+		return nil, fmt.Errorf("%w: rumor of another key", ErrSender)
 	case rumor.Kind != KindRumor:
 		return nil, fmt.Errorf("%w: kind %d", ErrRumor, rumor.Kind)
 	case !rumor.CheckID():
@@ -163,9 +179,8 @@ func openRumor(seal *nostr.Event, me Keyer) (*nostr.Event, error) {
 	return rumor, nil
 }
 
-// decrypt reads the event inside another's content; an inner event that is
-// none is an error of the given layer.
-func decrypt(outer *nostr.Event, me Keyer, layer error) (*nostr.Event, error) {
+// decrypt undoes the NIP-44 encryption of an event's content.
+func decrypt(outer *nostr.Event, me Keyer) ([]byte, error) {
 	// Checked here because the library would index into nothing when the
 	// payload is all line breaks.
 	if _, err := decodeBase64(outer.Content); err != nil {
@@ -179,11 +194,7 @@ func decrypt(outer *nostr.Event, me Keyer, layer error) (*nostr.Event, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrDecrypt, err)
 	}
-	inner, err := canonical.DecodeEvent([]byte(plain))
-	if err != nil {
-		return nil, fmt.Errorf("%w: shape", layer)
-	}
-	return inner, nil
+	return []byte(plain), nil
 }
 
 // content reads the rumor's tags and with them its content.

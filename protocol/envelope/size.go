@@ -73,11 +73,8 @@ func payloadLen(n int) int {
 }
 
 // paddedLen is calc_padded_len of NIP-44: steps of an eighth of the next power
-// of two, at least 32.
+// of two, at least 32. n is at least 1.
 func paddedLen(n int) int {
-	if n <= 32 {
-		return 32
-	}
 	chunk := max(32, 1<<bits.Len(uint(n-1))/8)
 	return chunk * ((n-1)/chunk + 1)
 }

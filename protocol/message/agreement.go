@@ -45,6 +45,9 @@ func (b AgreementCommand) Validate() error {
 	if !isKey(b.Key) {
 		return invalid("body/key", "must be 8 to 128 of A-Z a-z 0-9 . _ : -")
 	}
+	if b.Signature != nil && b.Signature.Sig == "" {
+		return invalid("body/signature", "must be a signed event")
+	}
 	return checkObject("command", b.Command)
 }
 

@@ -1,6 +1,7 @@
 package wellknown
 
 import (
+	"crypto"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
@@ -54,16 +55,15 @@ type signed struct {
 	Signature string   `json:"signature"` // base64url of 64 bytes
 }
 
-// Signer holds a server's Ed25519 key.
-type Signer interface {
-	Public() ed25519.PublicKey
-	Sign(message []byte) ([]byte, error)
-}
-
 // Sign fills in the schema and the server key and returns the bytes to serve.
-func Sign(doc Document, key Signer) ([]byte, error) {
+// The key must be an Ed25519 key.
+func Sign(doc Document, key crypto.Signer) ([]byte, error) {
+	public, ok := key.Public().(ed25519.PublicKey)
+	if !ok {
+		return nil, fmt.Errorf("wellknown: server key is %T, not Ed25519", key.Public())
+	}
 	doc.Schema = doc.Origin + "/schemas/server/v1"
-	doc.ServerKey = base64.RawURLEncoding.EncodeToString(key.Public())
+	doc.ServerKey = base64.RawURLEncoding.EncodeToString(public)
 	if err := doc.check(); err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func Sign(doc Document, key Signer) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	signature, err := key.Sign(message)
+	signature, err := key.Sign(nil, message, crypto.Hash(0))
 	if err != nil {
 		return nil, fmt.Errorf("signing the server document: %w", err)
 	}

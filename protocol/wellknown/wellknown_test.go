@@ -11,16 +11,10 @@ import (
 	"github.com/parleykit/parley/protocol/canonical"
 )
 
-// seedKey is an Ed25519 key made from a fixed seed.
-type seedKey struct{ ed25519.PrivateKey }
-
-func newSeedKey(b byte) seedKey {
-	return seedKey{ed25519.NewKeyFromSeed(bytes.Repeat([]byte{b}, ed25519.SeedSize))}
+// newSeedKey is an Ed25519 key made from a fixed seed.
+func newSeedKey(b byte) ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{b}, ed25519.SeedSize))
 }
-
-func (k seedKey) Public() ed25519.PublicKey { return k.PrivateKey.Public().(ed25519.PublicKey) }
-
-func (k seedKey) Sign(message []byte) ([]byte, error) { return ed25519.Sign(k.PrivateKey, message), nil }
 
 func document() Document {
 	return Document{

@@ -1,0 +1,59 @@
+package agent
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/nbd-wtf/go-nostr"
+
+	"github.com/parleykit/parley/protocol/message"
+)
+
+// SendRaw sends any body with an agent's own key.
+func SendRaw(t *testing.T, a *Agent, to string, body message.Body) {
+	t.Helper()
+	m, err := message.New(body.Type(), a.key.PublicKey(), to, body, a.now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := a.online()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.engine.Send(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// MaxConnections is the limit of the socket.
+const MaxConnections = maxConnections
+
+// ListenAs listens on a socket the way the daemon does, with another answer to
+// who connects unless peer is nil. It reports the reasons of rejections.
+func ListenAs(t *testing.T, path string, peer func(*net.UnixConn) (int, error)) (net.Listener, <-chan string) {
+	t.Helper()
+	under, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { under.Close() })
+	rejected := make(chan string, 10)
+	l := newOwnerListener(under, func(reason string) { rejected <- reason })
+	if peer != nil {
+		l.peer = peer
+	}
+	return l, rejected
+}
+
+// Remember checks and keeps a card as if a relay had sent it.
+func Remember(t *testing.T, a *Agent, ev *nostr.Event) (*Card, error) {
+	t.Helper()
+	return a.rememberCard(t.Context(), ev)
+}
+
+// Publish gives any event to a relay.
+func Publish(t *testing.T, a *Agent, relay string, ev *nostr.Event) error {
+	t.Helper()
+	return a.publishEvent(t.Context(), relay, ev)
+}

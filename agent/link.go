@@ -1,0 +1,280 @@
+package agent
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+
+	gonostr "github.com/nbd-wtf/go-nostr"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/parleykit/parley/carrier"
+	"github.com/parleykit/parley/carrier/nostr"
+	"github.com/parleykit/parley/protocol/message"
+)
+
+// link is the agent's way out: made from the pinned servers and made anew when
+// they change.
+type link struct {
+	servers  []Server
+	engine   *carrier.Engine
+	relays   *nostr.Carrier // nil before a server with a relay is pinned
+	registry *retractable
+}
+
+func (l *link) close() {
+	l.registry.retract()
+	if l.relays != nil {
+		l.relays.Close()
+	}
+}
+
+// current is the link in use.
+func (a *Agent) current() (*link, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.link == nil {
+		return nil, unavailable("the agent is closing")
+	}
+	return a.link, nil
+}
+
+// online is the link in use, or an error before a server is pinned.
+func (a *Agent) online() (*link, error) {
+	l, err := a.current()
+	if err == nil && l.relays == nil {
+		return nil, errNoServer()
+	}
+	return l, err
+}
+
+// relink makes the link for the servers pinned now and lets the worker change
+// over to it.
+func (a *Agent) relink(ctx context.Context) error {
+	servers, err := a.servers(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the servers: %w", err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	old := a.link
+	if old != nil {
+		old.registry.retract() // the new one registers the same names
+	}
+	fresh, err := a.newLink(ctx, servers)
+	if err != nil {
+		return err
+	}
+	a.link = fresh
+	close(a.relinks)
+	a.relinks = make(chan struct{})
+	if old != nil {
+		old.close()
+	}
+	return nil
+}
+
+func (a *Agent) newLink(ctx context.Context, servers []Server) (*link, error) {
+	l := &link{servers: servers, registry: newRetractable(a.opts.Registerer)}
+	opts := carrier.Options{
+		DB: a.db, Keyer: a.key, Resolve: a.resolve, Handle: a.handle, IsMember: a.isMember,
+		Now: a.opts.Now, Logger: a.opts.Logger, Registerer: l.registry,
+	}
+	if relays := relaysOf(servers); len(relays) > 0 {
+		dialer, err := a.dial(ownAddresses(servers))
+		if err != nil {
+			return nil, err
+		}
+		l.relays, err = nostr.New(nostr.Options{
+			Relays: relays, Signer: a.key, Dialer: dialer, Now: a.opts.Now, Logger: a.opts.Logger, Registerer: l.registry,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("preparing the relay client: %w", err)
+		}
+		opts.Carriers = []carrier.Carrier{l.relays}
+	}
+	var err error
+	if l.engine, err = carrier.New(ctx, opts); err != nil {
+		return nil, fmt.Errorf("preparing delivery: %w", err)
+	}
+	return l, nil
+}
+
+// resolve names where a key is reached: a pinned venue at its server's relay,
+// others by their card, and those without one at the own relays.
+func (a *Agent) resolve(ctx context.Context, pubkey string) ([]carrier.Address, error) {
+	l, err := a.current()
+	if err != nil {
+		return nil, err
+	}
+	var list []carrier.Address
+	for _, s := range l.servers {
+		if s.Venue == pubkey && s.Relay != "" {
+			list = append(list, carrier.Address{Scheme: nostr.Scheme, Address: s.Relay})
+		}
+	}
+	if len(list) > 0 {
+		return list, nil
+	}
+	c, err := a.knownCard(ctx, pubkey)
+	if err != nil {
+		return nil, err
+	}
+	if c == nil || c.Expired {
+		if fresh, err := a.freshCard(ctx, pubkey); err == nil {
+			c = fresh
+		}
+	}
+	if c == nil || c.Expired {
+		for i, relay := range relaysOf(l.servers) {
+			list = append(list, carrier.Address{Scheme: nostr.Scheme, Address: relay, Priority: i})
+		}
+		return list, nil
+	}
+	for _, known := range c.Carriers {
+		list = append(list, carrier.Address(known))
+	}
+	return list, nil
+}
+
+// handle gives one message to its kind's own function. Types that an agent does
+// not act on are done by having been stored.
+func (a *Agent) handle(ctx context.Context, tx *sql.Tx, in *carrier.Incoming) error {
+	m := in.Message
+	switch m.Type {
+	case message.TypeText:
+		return a.takeText(ctx, tx, m)
+	case message.TypeAgreementInvite:
+		return a.takeInvite(ctx, tx, m)
+	case message.TypeAgreementEvent:
+		return a.takeEvent(ctx, tx, m)
+	case message.TypeAgreementResult:
+		return a.takeResult(ctx, tx, m)
+	case message.TypeAgreementArtifact:
+		return a.takeArtifact(ctx, tx, m)
+	default:
+		return nil
+	}
+}
+
+// isMember lets the venue of a known room speak even when it is no contact any
+// more.
+func (a *Agent) isMember(ctx context.Context, tx *sql.Tx, pubkey string, _ *message.Message) bool {
+	var known bool
+	err := tx.QueryRowContext(ctx, `SELECT count(*) > 0 FROM agent_rooms WHERE venue = $1`, pubkey).Scan(&known)
+	return err == nil && known
+}
+
+// addVenue makes a server's venue a contact, unless it is one.
+func (a *Agent) addVenue(ctx context.Context, s Server) error {
+	if s.Venue == "" || s.Venue == a.key.PublicKey() {
+		return nil
+	}
+	l, err := a.current()
+	if err != nil {
+		return err
+	}
+	if _, err := l.engine.Contact(ctx, s.Venue); !errors.Is(err, carrier.ErrNotFound) {
+		return err
+	}
+	venue := carrier.Contact{PubKey: s.Venue, Note: "venue of " + s.Origin}
+	if err := l.engine.AddContact(ctx, venue); err != nil {
+		return fmt.Errorf("adding the venue: %w", err)
+	}
+	return nil
+}
+
+// sendTx queues m in the caller's transaction.
+func (a *Agent) sendTx(ctx context.Context, tx *sql.Tx, m *message.Message) error {
+	l, err := a.current()
+	if err != nil {
+		return err
+	}
+	if err := l.engine.SendTx(ctx, tx, m); err != nil {
+		return fmt.Errorf("queueing a message: %w", err)
+	}
+	return nil
+}
+
+// delivery reads how far a sent message has come.
+func (a *Agent) delivery(ctx context.Context, m *message.Message) (*Delivery, error) {
+	l, err := a.current()
+	if err != nil {
+		return nil, err
+	}
+	rows, err := l.engine.Outbox(ctx, carrier.OutboxFilter{Recipient: m.To, MessageID: m.ID})
+	if err != nil || len(rows) == 0 {
+		return nil, fmt.Errorf("reading the outbox: %w", errors.Join(err, carrier.ErrNotFound))
+	}
+	row := rows[0]
+	d := &Delivery{ID: m.ID, To: m.To, State: string(row.State), Reason: row.Reason, Tried: len(row.Deliveries)}
+	if left := row.NextAt.Sub(a.now()); !row.NextAt.IsZero() && left > 0 {
+		d.NextSeconds = int(left.Seconds()) + 1
+	}
+	return d, nil
+}
+
+func (a *Agent) publishEvent(ctx context.Context, relay string, ev *gonostr.Event) error {
+	l, err := a.online()
+	if err != nil {
+		return err
+	}
+	return l.relays.Client().Publish(ctx, relay, ev)
+}
+
+func (a *Agent) queryEvents(ctx context.Context, relay string, filter gonostr.Filter) ([]*gonostr.Event, error) {
+	l, err := a.online()
+	if err != nil {
+		return nil, err
+	}
+	return l.relays.Client().Query(ctx, relay, filter)
+}
+
+// retractable is a Registerer whose metrics can be taken back, so that what is
+// made anew can register the same names.
+type retractable struct {
+	mu    sync.Mutex
+	under prometheus.Registerer // nil is allowed
+	own   []prometheus.Collector
+}
+
+func newRetractable(under prometheus.Registerer) *retractable { return &retractable{under: under} }
+
+// Register implements prometheus.Registerer.
+func (r *retractable) Register(c prometheus.Collector) error {
+	if r.under == nil {
+		return nil
+	}
+	if err := r.under.Register(c); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.own = append(r.own, c)
+	return nil
+}
+
+// MustRegister implements prometheus.Registerer.
+func (r *retractable) MustRegister(list ...prometheus.Collector) {
+	for _, c := range list {
+		if err := r.Register(c); err != nil {
+			panic(err) // as the interface demands; only a name used twice leads here
+		}
+	}
+}
+
+// Unregister implements prometheus.Registerer.
+func (r *retractable) Unregister(c prometheus.Collector) bool {
+	return r.under != nil && r.under.Unregister(c)
+}
+
+func (r *retractable) retract() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.own {
+		r.under.Unregister(c)
+	}
+	r.own = nil
+}

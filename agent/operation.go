@@ -1,0 +1,75 @@
+package agent
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/parleykit/parley/protocol/canonical"
+)
+
+// Operation is one row of the API: a name, what it does, and a method of Agent
+// that takes one struct and returns one.
+type Operation struct {
+	Name    string // such as "message.send"
+	Summary string // one line for docs/agent.md
+	Online  bool   // speaks to servers; a one-shot process syncs before it
+	call    func(ctx context.Context, a *Agent, body []byte) (any, error)
+}
+
+func offline[Q, R any](name, summary string, method func(*Agent, context.Context, Q) (R, error)) Operation {
+	call := func(ctx context.Context, a *Agent, body []byte) (any, error) {
+		var request Q
+		if err := canonical.Decode(body, &request); err != nil {
+			return nil, invalid("reading the request: %w", err)
+		}
+		return method(a, ctx, request)
+	}
+	return Operation{Name: name, Summary: summary, call: call}
+}
+
+func online[Q, R any](name, summary string, method func(*Agent, context.Context, Q) (R, error)) Operation {
+	op := offline(name, summary, method)
+	op.Online = true
+	return op
+}
+
+var operations = []Operation{
+	offline("agent.status", "who this agent is and how it stands", (*Agent).Status),
+	offline("agent.refusals", "what was refused and why, newest first", (*Agent).Refusals),
+	offline("server.pin", "fetch a server's signed document and pin its key", (*Agent).PinServer),
+	offline("server.trust", "replace a pinned server key after a person compared it", (*Agent).TrustServer),
+	offline("card.show", "the card of an agent, or its own", (*Agent).ShowCard),
+	offline("card.publish", "sign the own card and publish it", (*Agent).PublishCard),
+	offline("card.find", "look for cards by key or by capability", (*Agent).FindCards),
+	offline("contact.add", "make a key a contact", (*Agent).AddContact),
+	offline("contact.list", "the contacts", (*Agent).Contacts),
+	online("contact.requests", "strangers who wrote", (*Agent).Requests),
+	online("contact.accept", "make a stranger a contact and process what it wrote", (*Agent).AcceptContact),
+	offline("contact.remove", "forget a contact", (*Agent).RemoveContact),
+	online("message.send", "send a text", (*Agent).SendText),
+	online("message.inbox", "texts that came", (*Agent).Inbox),
+	online("agreement.propose", "lock a revision, sign it and send it to the venue", (*Agent).Propose),
+	online("agreement.list", "the agreements this key is in", (*Agent).Agreements),
+	online("agreement.review", "the exact revision, its digest and what happened so far", (*Agent).Review),
+	online("agreement.comment", "say something that binds nobody", (*Agent).Comment),
+	online("agreement.decide", "agree, disagree, abstain or withdraw, by digest", (*Agent).Decide),
+	offline("bundle.verify", "check a bundle offline, from its bytes alone", (*Agent).VerifyBundle),
+}
+
+// Operations lists the API, in the order of docs/agent.md.
+func Operations() []Operation { return slices.Clone(operations) }
+
+// Empty is the request of operations that need none.
+type Empty struct{}
+
+// MaxWait bounds wait_seconds of a request.
+const MaxWait = 3600
+
+// waitTime reads wait_seconds.
+func waitTime(seconds int) (time.Duration, error) {
+	if seconds < 0 || seconds > MaxWait {
+		return 0, invalid("wait_seconds must lie between 0 and %d", MaxWait)
+	}
+	return time.Duration(seconds) * time.Second, nil
+}

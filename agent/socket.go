@@ -1,0 +1,215 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Limits of the socket.
+const (
+	maxRequest     = 4 << 20 // bytes of one request body
+	maxConnections = 64
+	headerTimeout  = 5 * time.Second
+	drainTimeout   = 5 * time.Second
+)
+
+// maxSocketPath is what Linux's sockaddr_un holds, with its final zero.
+const maxSocketPath = 107
+
+// listenSocket binds <home>/agent.sock for its owner alone. The caller holds
+// the lock, so a file already there is a leftover.
+func listenSocket(home string) (*net.UnixListener, error) {
+	path := SocketPath(home)
+	if len(path) > maxSocketPath {
+		return nil, unavailable("the path %s is longer than a socket's name may be (%d bytes)", path, maxSocketPath).
+			hint("use a shorter home: PARLEY_HOME=/short/path")
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("removing the old socket: %w", err)
+	}
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("listening on the socket: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		listener.Close()
+		return nil, fmt.Errorf("closing the socket to others: %w", err)
+	}
+	return listener, nil
+}
+
+// ownerListener accepts connections of one user and counts the others away.
+type ownerListener struct {
+	*net.UnixListener
+	uid      int
+	peer     func(*net.UnixConn) (int, error)
+	slots    chan struct{}
+	rejected func(reason string)
+}
+
+func newOwnerListener(l *net.UnixListener, rejected func(string)) *ownerListener {
+	return &ownerListener{
+		UnixListener: l, uid: os.Getuid(), peer: peerUID,
+		slots: make(chan struct{}, maxConnections), rejected: rejected,
+	}
+}
+
+// Accept returns the next connection whose peer is the owner. Others are closed
+// without a byte.
+func (l *ownerListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		if uid, err := l.peer(conn); err != nil || uid != l.uid {
+			l.rejected("peer")
+			conn.Close()
+			continue
+		}
+		select {
+		case l.slots <- struct{}{}:
+			return &slotConn{Conn: conn, slots: l.slots}, nil
+		default:
+			l.rejected("full")
+			conn.Close()
+		}
+	}
+}
+
+// slotConn gives its slot back once.
+type slotConn struct {
+	net.Conn
+	slots chan struct{}
+	once  sync.Once
+}
+
+func (c *slotConn) Close() error {
+	c.once.Do(func() { <-c.slots })
+	return c.Conn.Close()
+}
+
+// serve answers the API on listener until ctx ends, then lets running requests
+// finish for a few seconds.
+func (a *Agent) serve(ctx context.Context, listener *net.UnixListener) error {
+	requests, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	server := &http.Server{
+		Handler:           a.Handler(),
+		ReadHeaderTimeout: headerTimeout,
+		MaxHeaderBytes:    8 << 10,
+		BaseContext:       func(net.Listener) context.Context { return requests },
+		ErrorLog:          slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
+	}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(newOwnerListener(listener, a.metrics.rejected)) }()
+	select {
+	case err := <-done:
+		return fmt.Errorf("serving the socket: %w", err)
+	case <-ctx.Done():
+	}
+	a.feed.close() // ends the live streams and the waits, so that Shutdown can finish
+	drain, cancel := context.WithTimeout(requests, drainTimeout)
+	defer cancel()
+	if err := server.Shutdown(drain); err != nil {
+		a.log.WarnContext(drain, "requests cut short at shutdown", "err", err)
+		server.Close()
+	}
+	return nil
+}
+
+// Handler is the JSON API: POST /v1/<operation> and GET /v1/events. Whoever
+// reaches it acts as the agent; it belongs on the socket only.
+func (a *Agent) Handler() http.Handler {
+	mux := http.NewServeMux()
+	for _, op := range operations {
+		mux.Handle("POST /v1/"+op.Name, a.operationHandler(op))
+	}
+	mux.HandleFunc("GET /v1/events", a.serveEvents)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		writeProblem(w, notFound("no operation %s %s", r.Method, strings.TrimPrefix(r.URL.Path, "/v1/")))
+	})
+	return mux
+}
+
+func (a *Agent) operationHandler(op Operation) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := readRequest(w, r)
+		if err != nil {
+			a.metrics.request(op.Name, CodeInvalid)
+			writeProblem(w, err)
+			return
+		}
+		response, err := op.call(r.Context(), a, body)
+		if err != nil {
+			e := asError(err)
+			a.metrics.request(op.Name, e.Code)
+			if e.Code == CodeInternal {
+				a.log.ErrorContext(r.Context(), "operation failed", "operation", op.Name, "err", err)
+			}
+			writeProblem(w, e)
+			return
+		}
+		a.metrics.request(op.Name, "ok")
+		writeJSON(w, http.StatusOK, "application/json", response)
+	})
+}
+
+// readRequest takes one bounded application/json body; an empty one means {}.
+func readRequest(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || media != "application/json" {
+		return nil, invalid("the Content-Type must be application/json")
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+	if err != nil {
+		return nil, invalid("the request is longer than %d bytes or broken off", maxRequest)
+	}
+	if len(body) == 0 {
+		body = []byte("{}")
+	}
+	return body, nil
+}
+
+// problemDocument is the RFC 9457 form of Error.
+type problemDocument struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	Code   Code   `json:"code"`
+	Hint   string `json:"hint,omitempty"`
+}
+
+func writeProblem(w http.ResponseWriter, err error) {
+	e := asError(err)
+	status := e.Code.status()
+	writeJSON(w, status, "application/problem+json", problemDocument{
+		Type: "about:blank", Title: http.StatusText(status), Status: status,
+		Detail: e.Detail, Code: e.Code, Hint: e.Hint,
+	})
+}
+
+func writeJSON(w http.ResponseWriter, status int, media string, v any) {
+	w.Header().Set("Content-Type", media)
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = encodeJSON(w, v) // the reader is gone; nothing is left to tell
+}
+
+func encodeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}

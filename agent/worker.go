@@ -1,0 +1,211 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/parleykit/parley/carrier"
+)
+
+// Lengths of the daemon's own rhythm.
+const (
+	refreshPause = time.Hour        // between two looks at the own card
+	refreshAhead = 5                // a card is published anew in the last fifth of its life
+	writePause   = 2 * time.Second  // between two looks for files to write, without a poke
+	flushTimeout = 20 * time.Second // of one pass of a process that does not stay
+)
+
+// worker is the engine at work in the background.
+type worker struct {
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// startWorking lets the engine run until stopWorking. A second call changes
+// nothing.
+func (a *Agent) startWorking() {
+	a.work.Lock()
+	defer a.work.Unlock()
+	if a.working != nil {
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	w := &worker{stop: stop, done: make(chan struct{})}
+	a.working = w
+	go func() {
+		defer close(w.done)
+		a.keepWorking(ctx)
+	}()
+}
+
+func (a *Agent) stopWorking() {
+	a.work.Lock()
+	w := a.working
+	a.working = nil
+	a.work.Unlock()
+	if w == nil {
+		return
+	}
+	w.stop()
+	<-w.done
+}
+
+func (a *Agent) isWorking() bool {
+	a.work.Lock()
+	defer a.work.Unlock()
+	return a.working != nil
+}
+
+// keepWorking runs the engine of the link in use, changing over when there is
+// a new one, and brings bundles to disk.
+func (a *Agent) keepWorking(ctx context.Context) {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return a.writeLoop(ctx) })
+	group.Go(func() error {
+		for ctx.Err() == nil {
+			if err := a.runLink(ctx); err != nil && ctx.Err() == nil {
+				a.log.ErrorContext(ctx, "delivery stopped", "err", err)
+				pause(ctx, time.Second)
+			}
+		}
+		return nil
+	})
+	_ = group.Wait() // neither returns an error
+}
+
+// runLink runs one engine until ctx ends or another link takes its place.
+func (a *Agent) runLink(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	a.mu.Lock()
+	l, replaced := a.link, a.relinks
+	a.mu.Unlock()
+	go func() {
+		select {
+		case <-replaced:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return l.engine.Run(ctx) })
+	group.Go(func() error {
+		for ctx.Err() == nil { // a reader that fell behind is dropped and begins anew
+			a.follow(ctx, l.engine.Subscribe(ctx))
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
+// follow wakes readers after each stored change and notes strangers.
+func (a *Agent) follow(ctx context.Context, changes <-chan carrier.Change) {
+	for change := range changes {
+		if change.Box == carrier.BoxInbox && change.State == carrier.StateRequest {
+			a.noteRequest(ctx, change)
+		}
+		a.feed.poke()
+	}
+}
+
+// writeLoop does what follows from stored changes: files, and questions about
+// rooms with gaps.
+func (a *Agent) writeLoop(ctx context.Context) error {
+	for {
+		changed := a.feed.wait()
+		if err := a.writeArtifacts(ctx); err != nil && ctx.Err() == nil {
+			a.log.ErrorContext(ctx, "writing an agreement's files", "err", err)
+			pause(ctx, writePause)
+		}
+		asked, err := a.catchUp(ctx)
+		if err != nil && ctx.Err() == nil {
+			a.log.ErrorContext(ctx, "catching up with a room", "err", err)
+		}
+		if asked {
+			a.flush(ctx)
+		}
+		timer := time.NewTimer(writePause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-changed:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// pause sleeps for d or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// flush sends what waits: a daemon is woken, a process that does not stay makes
+// one pass.
+func (a *Agent) flush(ctx context.Context) {
+	if !a.isWorking() {
+		if err := a.Sync(ctx); err != nil {
+			a.log.InfoContext(ctx, "sending and receiving once", "err", err)
+		}
+		return
+	}
+	if l, err := a.current(); err == nil {
+		l.engine.Wake()
+	}
+}
+
+// Sync makes one pass: it receives what waits at the relays, processes it and
+// sends what is queued. It does nothing before a server is pinned.
+func (a *Agent) Sync(ctx context.Context) error {
+	l, err := a.online()
+	if err != nil {
+		return nil //nolint:nilerr // without a server there is nothing to do
+	}
+	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
+	defer cancel()
+	failed := l.engine.Sync(ctx)
+	asked, err := a.catchUp(ctx)
+	if asked {
+		err = errors.Join(err, l.engine.Sync(ctx))
+	}
+	return errors.Join(failed, err, a.writeArtifacts(ctx))
+}
+
+// refreshCard publishes the own card again before it expires.
+func (a *Agent) refreshCard(ctx context.Context) error {
+	for {
+		if err := a.refreshOnce(ctx); err != nil && ctx.Err() == nil {
+			a.log.WarnContext(ctx, "publishing the card again", "err", err)
+		}
+		pause(ctx, refreshPause)
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+func (a *Agent) refreshOnce(ctx context.Context) error {
+	own, err := a.knownCard(ctx, a.key.PublicKey())
+	if err != nil || own == nil {
+		return err // a card never published is not published unasked
+	}
+	life := own.ExpiresAt.Sub(own.CreatedAt.Time)
+	if own.ExpiresAt.Sub(a.now()) > life/refreshAhead {
+		return nil
+	}
+	p, err := a.profile(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = a.publish(ctx, p)
+	return err
+}

@@ -1,0 +1,159 @@
+package carrier
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/parleykit/parley/protocol/envelope"
+	"github.com/parleykit/parley/protocol/message"
+)
+
+// route narrows how a message may leave.
+type route struct {
+	scheme    string // only by carriers of this scheme; empty for any
+	inReplyTo string // the message that an ack or error names
+}
+
+// Send seals m and stores it for delivery; it is durable when Send returns.
+// m.From must be this agent. Sending the same message again changes nothing;
+// another message under a used id is ErrExists. ErrOutboxFull when too many
+// wait. Errors of package envelope mean that m cannot be sent.
+func (e *Engine) Send(ctx context.Context, m *message.Message) error {
+	sealed, err := e.seal(m, e.now())
+	if err != nil {
+		return err
+	}
+	var change Change
+	err = e.db.Write(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		change, err = e.insertOutbox(ctx, tx, sealed, route{})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if change.Seq != 0 {
+		e.changes.send(change)
+		e.Wake()
+	}
+	return nil
+}
+
+// SendTx is Send inside the caller's transaction: the message leaves if and
+// only if it commits. Call Wake after the commit, except in Handle, where the
+// Engine does.
+func (e *Engine) SendTx(ctx context.Context, tx *sql.Tx, m *message.Message) error {
+	return e.enqueue(ctx, tx, m, route{})
+}
+
+func (e *Engine) enqueue(ctx context.Context, tx *sql.Tx, m *message.Message, by route) error {
+	sealed, err := e.seal(m, e.now())
+	if err != nil {
+		return err
+	}
+	_, err = e.insertOutbox(ctx, tx, sealed, by)
+	return err
+}
+
+// sealed is a message with its wraps, which never change again.
+type sealed struct {
+	*message.Message
+	data  []byte
+	wraps []envelope.Wrap
+	now   time.Time
+}
+
+func (e *Engine) seal(m *message.Message, now time.Time) (*sealed, error) {
+	if m.From != e.me {
+		return nil, ErrSender
+	}
+	data, err := m.Encode()
+	if err != nil {
+		return nil, err
+	}
+	wraps, err := envelope.Seal(m, e.keyer, now)
+	if err != nil {
+		return nil, err
+	}
+	return &sealed{m, data, wraps, now}, nil
+}
+
+// insertOutbox stores a sealed message. The change has no Seq when the message
+// was there already.
+func (e *Engine) insertOutbox(ctx context.Context, tx *sql.Tx, s *sealed, by route) (Change, error) {
+	var stored []byte
+	err := tx.QueryRowContext(ctx, "SELECT message FROM carrier_outbox WHERE recipient = $1 AND message_id = $2", s.To, s.ID).Scan(&stored)
+	switch {
+	case err == nil && bytes.Equal(stored, s.data):
+		return Change{}, nil
+	case err == nil:
+		return Change{}, ErrExists
+	case !errors.Is(err, sql.ErrNoRows):
+		return Change{}, err
+	}
+	if err := e.outboxFits(ctx, tx, s.Type); err != nil {
+		return Change{}, err
+	}
+	change := Change{Box: BoxOutbox, Peer: s.To, MessageID: s.ID, Type: s.Type, State: StateQueued}
+	err = tx.QueryRowContext(ctx, `INSERT INTO carrier_outbox
+		(recipient, message_id, type, scheme, in_reply_to, state, reason, rounds, created_at, expires_at, keep_until, sent_ms, resend_ms, acked_at, due_ms, message)
+		VALUES ($1, $2, $3, $4, $5, 'queued', '', 0, $6, $7, $8, 0, 0, 0, $9, $10) RETURNING seq`,
+		s.To, s.ID, s.Type, by.scheme, by.inReplyTo, s.now.Unix(), s.ExpiresAt.Unix(), e.keepUntil(s).Unix(), s.now.UnixMilli(), s.data).Scan(&change.Seq)
+	if err != nil {
+		return Change{}, err
+	}
+	for i, wrap := range s.wraps {
+		_, err := tx.ExecContext(ctx, "INSERT INTO carrier_outbox_wraps (outbox_seq, part, wrap_id, wrap) VALUES ($1, $2, $3, $4)",
+			change.Seq, i, wrap.ID, wrap.Bytes)
+		if err != nil {
+			return Change{}, err
+		}
+	}
+	return change, nil
+}
+
+// keepUntil is when the row is purged: acks have no history.
+func (e *Engine) keepUntil(s *sealed) time.Time {
+	if s.Type == message.TypeAck {
+		return s.ExpiresAt.Add(keepAfterExpiry)
+	}
+	return s.ExpiresAt.Add(e.opts.Keep)
+}
+
+// outboxFits bounds what waits. Answers are exempt: there is at most one for
+// each message received, and a full outbox must not stop receiving.
+func (e *Engine) outboxFits(ctx context.Context, tx *sql.Tx, typ string) error {
+	if message.Types[typ].Unanswered {
+		return nil
+	}
+	var n int
+	err := tx.QueryRowContext(ctx, "SELECT count(*) FROM carrier_outbox WHERE state = 'queued'").Scan(&n)
+	if err == nil && n >= e.opts.Limits.Outbox {
+		return fmt.Errorf("%w: %d messages wait", ErrOutboxFull, n)
+	}
+	return err
+}
+
+// Requeue gives a dead message another chance at every address. ErrNotFound
+// when seq names no dead message that is still alive.
+func (e *Engine) Requeue(ctx context.Context, seq int64) error {
+	err := e.db.Write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		result, err := tx.ExecContext(ctx, `UPDATE carrier_outbox SET state = 'queued', reason = '', due_ms = 0
+			WHERE seq = $1 AND state = 'dead' AND expires_at > $2`, seq, e.now().Unix())
+		if err != nil {
+			return err
+		}
+		if n, err := result.RowsAffected(); n == 0 || err != nil {
+			return errors.Join(ErrNotFound, err)
+		}
+		_, err = tx.ExecContext(ctx, "UPDATE carrier_deliveries SET state = 'queued', attempts = 0, retry_ms = 0 WHERE outbox_seq = $1", seq)
+		return err
+	})
+	if err == nil {
+		e.Wake()
+	}
+	return err
+}

@@ -1,0 +1,169 @@
+package carrier
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/parleykit/parley/internal/database"
+)
+
+// processLoop gives stored messages to the application.
+func (e *Engine) processLoop(ctx context.Context) {
+	for ctx.Err() == nil {
+		next, err := e.process(ctx)
+		if err != nil && ctx.Err() == nil {
+			e.logger.WarnContext(ctx, "processing the inbox", "err", err)
+			next = e.now().Add(storagePause)
+		}
+		e.waitFor(ctx, e.wakeIn, next)
+	}
+}
+
+// process handles every message that is due, in the order of arrival, and
+// returns when the next one is; zero when none waits.
+func (e *Engine) process(ctx context.Context) (next time.Time, err error) {
+	for {
+		seq, next, err := e.nextPending(ctx)
+		if err != nil || seq == 0 {
+			return next, err
+		}
+		if err := e.handle(ctx, seq); err != nil {
+			return time.Time{}, err
+		}
+	}
+}
+
+// nextPending finds the message that arrived first of those that are due, or
+// else the time when one will be. seq is 0 when none is due.
+func (e *Engine) nextPending(ctx context.Context) (seq int64, next time.Time, err error) {
+	now := e.now().UnixMilli()
+	err = e.db.View(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		err := tx.QueryRowContext(ctx, `SELECT seq FROM carrier_inbox WHERE state = 'pending' AND due_ms <= $1
+			ORDER BY seq LIMIT 1`, now).Scan(&seq)
+		if !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		var ms sql.NullInt64
+		err = tx.QueryRowContext(ctx, "SELECT min(due_ms) FROM carrier_inbox WHERE state = 'pending'").Scan(&ms)
+		next = milliTime(ms.Int64)
+		return err
+	})
+	return seq, next, err
+}
+
+// errRefused carries an error of Handle through the transaction it undoes.
+type errRefused struct{ err error }
+
+func (e *errRefused) Error() string { return e.err.Error() }
+func (e *errRefused) Unwrap() error { return e.err }
+
+// handle runs Handle and marks the row, in one transaction. Whoever comes
+// second finds it marked.
+func (e *Engine) handle(ctx context.Context, seq int64) error {
+	var in *Incoming
+	var state State
+	err := e.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		if in, err = pendingRow(ctx, tx, seq); in == nil || err != nil {
+			return err
+		}
+		if !e.now().Before(in.Message.ExpiresAt.Time) {
+			state = StateFailed
+			return setInbox(ctx, tx, seq, StateFailed, "expired before it was processed")
+		}
+		if e.opts.Handle != nil {
+			if err := e.opts.Handle(ctx, tx, in); err != nil {
+				return &errRefused{err}
+			}
+		}
+		state = StateDone
+		return setInbox(ctx, tx, seq, StateDone, "")
+	})
+	var refused *errRefused
+	switch {
+	case errors.As(err, &refused) && ctx.Err() == nil && !isStorage(err):
+		return e.refuse(ctx, in, refused.err)
+	case err != nil:
+		if in != nil && errors.Is(err, database.ErrPanic) {
+			e.logger.ErrorContext(ctx, "handler panicked", "message_id", in.Message.ID, "err", err)
+			return e.refuse(ctx, in, fmt.Errorf("%w: the handler panicked", ErrPermanent))
+		}
+		return err
+	case in == nil:
+		return nil
+	}
+	e.settled(in, state)
+	return nil
+}
+
+// isStorage reports trouble of the database, which is not the message's fault.
+func isStorage(err error) bool {
+	return errors.Is(err, database.ErrBusy) || errors.Is(err, database.ErrTransient) || errors.Is(err, database.ErrClosed)
+}
+
+// refuse notes an error of Handle: the end of the message, or another try.
+func (e *Engine) refuse(ctx context.Context, in *Incoming, cause error) error {
+	state := StatePending
+	if errors.Is(cause, ErrPermanent) {
+		state = StateFailed
+	}
+	err := e.db.Write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		var attempts int
+		if err := tx.QueryRowContext(ctx, "SELECT attempts FROM carrier_inbox WHERE seq = $1", in.Seq).Scan(&attempts); err != nil {
+			return err
+		}
+		due := earlier(e.now().Add(e.opts.Retry.Delay(attempts)), in.Message.ExpiresAt.Time)
+		_, err := tx.ExecContext(ctx, `UPDATE carrier_inbox SET state = $1, reason = $2, attempts = attempts + 1, due_ms = $3
+			WHERE seq = $4 AND state = 'pending'`, state, shorten(cause.Error()), due.UnixMilli(), in.Seq)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	e.logger.WarnContext(ctx, "message not processed", "message_id", in.Message.ID, "type", in.Message.Type, "state", state, "err", cause)
+	e.settled(in, state)
+	return nil
+}
+
+// settled counts and announces what became of a message.
+func (e *Engine) settled(in *Incoming, state State) {
+	result := map[State]string{StateDone: resultDone, StatePending: resultRetry, StateFailed: resultFailed}[state]
+	e.metrics.handled.WithLabelValues(result).Inc()
+	e.changes.send(inboxChange(in, state))
+	wake(e.wakeOut) // for what Handle sent
+}
+
+func pendingRow(ctx context.Context, tx *sql.Tx, seq int64) (*Incoming, error) {
+	rows, err := tx.QueryContext(ctx, incomingColumns+" WHERE seq = $1 AND state = 'pending'", seq)
+	if err != nil {
+		return nil, err
+	}
+	found, err := scanAll(rows, scanIncoming)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// maxReason bounds a stored reason, in bytes.
+const maxReason = 300
+
+func shorten(reason string) string {
+	if len(reason) <= maxReason {
+		return reason
+	}
+	cut := maxReason
+	for cut > 0 && reason[cut]&0xc0 == 0x80 { // not inside a character
+		cut--
+	}
+	return reason[:cut]
+}

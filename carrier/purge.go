@@ -1,0 +1,40 @@
+package carrier
+
+import (
+	"context"
+	"database/sql"
+	"time"
+)
+
+// purgePeriod is how often expired rows are deleted.
+const purgePeriod = 10 * time.Minute
+
+func (e *Engine) purgeLoop(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := e.purge(ctx); err != nil && ctx.Err() == nil {
+			e.logger.WarnContext(ctx, "purging expired rows", "err", err)
+		}
+		sleep(ctx, purgePeriod)
+	}
+}
+
+// purge deletes every row whose time is over.
+func (e *Engine) purge(ctx context.Context) error {
+	var parts int64
+	err := e.db.Write(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		now := e.now()
+		if parts, err = e.expireParts(ctx, tx, now); err != nil {
+			return err
+		}
+		for _, table := range []string{"carrier_wraps", "carrier_inbox", "carrier_outbox"} {
+			if _, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE keep_until <= $1", now.Unix()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		e.metrics.partsExpired.Add(float64(parts))
+	}
+	return err
+}

@@ -1,0 +1,43 @@
+package carrier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// Sync makes one pass and returns: it reads what is stored upstream at every
+// carrier that is a Poller, processes what is due and sends each waiting
+// message once, whatever its next attempt's time, except to addresses that
+// asked for a pause. It is meant for commands that do not keep running. The
+// error joins those of carriers that could not be read; how messages fared is
+// in the Outbox.
+func (e *Engine) Sync(ctx context.Context) error {
+	var group sync.WaitGroup
+	failures := make([]error, len(e.opts.Carriers))
+	for i, c := range e.opts.Carriers {
+		if poller, ok := c.(Poller); ok {
+			group.Go(func() { failures[i] = e.poll(ctx, c.Scheme(), poller) })
+		}
+	}
+	group.Wait()
+	if _, err := e.process(ctx); err != nil {
+		failures = append(failures, fmt.Errorf("processing the inbox: %w", err))
+	}
+	if err := e.flush(ctx); err != nil {
+		failures = append(failures, fmt.Errorf("sending the outbox: %w", err))
+	}
+	return errors.Join(failures...)
+}
+
+func (e *Engine) poll(ctx context.Context, scheme string, p Poller) error {
+	cursor, err := e.cursor(ctx, scheme)
+	if err != nil {
+		return err
+	}
+	if err := p.Poll(ctx, cursor, e.handler(scheme)); err != nil {
+		return fmt.Errorf("receiving by %s: %w", scheme, err)
+	}
+	return nil
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/parleykit/parley/agent"
+)
+
+// lockPatience is how long a command waits for another one to end.
+const lockPatience = 10 * time.Second
+
+// caller runs one operation: a daemon's client, or this process itself.
+type caller interface {
+	Call(ctx context.Context, operation string, request, response any) error
+	Close() error
+}
+
+// session is what every command gets.
+type session struct {
+	ctx    context.Context
+	flags  *globals
+	in     io.Reader
+	out    *printer // answers
+	err    *printer // progress and errors
+	caller caller
+}
+
+func newSession(ctx context.Context, flags *globals, in io.Reader, out, errOut io.Writer) *session {
+	return &session{ctx: ctx, flags: flags, in: in, out: newPrinter(out), err: newPrinter(errOut)}
+}
+
+// report prints a failure and returns the exit code.
+func (s *session) report(err error) int {
+	if s.caller != nil {
+		if closing := s.caller.Close(); err == nil {
+			err = closing
+		}
+	}
+	if err == nil {
+		return exitOK
+	}
+	if errors.Is(err, context.Canceled) && s.ctx.Err() != nil {
+		s.err.println("parley: interrupted")
+		return exitNothing
+	}
+	e, _ := errors.AsType[*agent.Error](err)
+	if s.flags.JSON {
+		failure := map[string]string{"error": err.Error()}
+		if e != nil {
+			failure["code"], failure["hint"] = string(e.Code), e.Hint
+		}
+		_ = s.json(failure)
+		return exitCode(err)
+	}
+	s.err.printf("%s %s\n", s.err.paint(red, "parley:"), plain(err.Error(), true))
+	if e != nil && e.Hint != "" {
+		s.err.printf("  %s\n", line(e.Hint))
+	}
+	return exitCode(err)
+}
+
+// json prints one value.
+func (s *session) json(v any) error {
+	enc := json.NewEncoder(s.out.out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// call runs one operation where it can: in the daemon when one is up, else
+// here.
+func (s *session) call(operation string, request, response any) error {
+	if s.caller == nil {
+		if err := s.connect(false); err != nil {
+			return err
+		}
+	}
+	return s.caller.Call(s.ctx, operation, request, response)
+}
+
+// connect finds the daemon or opens the home. Another command that holds the
+// home is waited for; a daemon that is just starting is found on a later try.
+func (s *session) connect(create bool) error {
+	home, err := s.home()
+	if err != nil {
+		return err
+	}
+	deadline := time.Now().Add(lockPatience)
+	for told := false; ; {
+		client, err := agent.Dial(s.ctx, home)
+		if err == nil {
+			s.caller = client
+			return nil
+		}
+		if !errors.Is(err, agent.ErrNoDaemon) {
+			return err
+		}
+		local, err := agent.OpenLocal(s.ctx, agent.Options{Home: home, Create: create, Logger: s.logger(slog.LevelError)})
+		if err == nil {
+			local.Warn = func(text string) { s.note("%s", text) }
+			s.caller = local
+			return nil
+		}
+		if !errors.Is(err, agent.ErrLocked) || time.Now().After(deadline) {
+			return err
+		}
+		if !told {
+			s.note("waiting for another command in %s", home)
+			told = true
+		}
+		if err := pause(s.ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+func (s *session) home() (string, error) {
+	if s.flags.Home != "" {
+		return s.flags.Home, nil
+	}
+	return agent.DefaultHome()
+}
+
+// note says on standard error what is going on.
+func (s *session) note(format string, args ...any) {
+	if s.flags.JSON {
+		return
+	}
+	s.err.println(s.err.paint(dim, line(fmt.Sprintf(format, args...))))
+}
+
+// waiting says what a command waits for, on a terminal only.
+func (s *session) waiting(what string, d time.Duration) {
+	if d > 0 && isTerminal(s.err.out) {
+		s.note("waiting up to %s for %s …", span(d), what)
+	}
+}
+
+// logger writes what is at least as bad as level to standard error.
+func (s *session) logger(level slog.Level) *slog.Logger {
+	return slog.New(slog.NewTextHandler(s.err.out, &slog.HandlerOptions{Level: level}))
+}
+
+// seconds is a length for wait_seconds, rounded up.
+func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
+
+// print shows v as JSON where that was asked for, else calls human.
+func (s *session) print(v any, human func(p *printer)) error {
+	if s.flags.JSON {
+		return s.json(v)
+	}
+	human(s.out)
+	return nil
+}

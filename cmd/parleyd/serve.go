@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/parleykit/parley/internal/config"
+	"github.com/parleykit/parley/internal/egress"
+	"github.com/parleykit/parley/internal/httpserver"
+	"github.com/parleykit/parley/internal/keys"
+	"github.com/parleykit/parley/protocol/canonical"
+	"github.com/parleykit/parley/protocol/wellknown"
+	"github.com/parleykit/parley/relay"
+)
+
+// service is a part that runs until its context ends.
+type service interface {
+	Run(ctx context.Context) error
+}
+
+// server is the composed process.
+type server struct {
+	cfg      *config.Config
+	logger   *slog.Logger
+	http     *httpserver.Server
+	keys     *keys.Dir
+	dialer   *egress.Dialer
+	services []service
+	closers  []func() error // in the order of opening
+}
+
+// serve composes the parts and runs them until ctx ends.
+func serve(ctx context.Context, cfg *config.Config, logger *slog.Logger) error {
+	s, err := compose(ctx, cfg, logger)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errRefused, err)
+	}
+	return errors.Join(s.run(ctx), s.close())
+}
+
+// compose makes every part or none: the ports first, since they are what
+// another running server holds, then folders, keys and stores.
+func compose(ctx context.Context, cfg *config.Config, logger *slog.Logger) (s *server, err error) {
+	s = &server{cfg: cfg, logger: logger}
+	defer func() {
+		if err != nil {
+			_ = s.close()
+		}
+	}()
+	if err := s.bind(); err != nil {
+		return s, err
+	}
+	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
+		return s, fmt.Errorf("making the data folder: %w", err)
+	}
+	if s.keys, err = keys.Open(cfg.KeysDir()); err != nil {
+		return s, err
+	}
+	s.dialer = egress.New(egress.Options{
+		AllowLoopback: s.http.Origin().Loopback(),
+		Allow:         cfg.EgressAllow(),
+		Registerer:    s.http.Registry(),
+	})
+	if cfg.Relay.Enabled {
+		if err := s.addRelay(); err != nil {
+			return s, err
+		}
+	}
+	if cfg.Venue.Enabled {
+		if err := s.addVenue(ctx); err != nil {
+			return s, err
+		}
+	}
+	return s, s.addDocument()
+}
+
+func (s *server) bind() (err error) {
+	cfg := s.cfg
+	s.http, err = httpserver.New(httpserver.Options{
+		Listen:             cfg.Listen,
+		MetricsListen:      cfg.Metrics.Listen,
+		AllowRemoteMetrics: cfg.Metrics.AllowRemote,
+		Origin:             cfg.Origin,
+		TrustedProxies:     cfg.Proxies(),
+		TLSCert:            cfg.TLS.CertFile,
+		TLSKey:             cfg.TLS.KeyFile,
+		Logger:             s.logger,
+	})
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, func() error { s.http.Close(); return nil })
+	return nil
+}
+
+func (s *server) addRelay() error {
+	cfg, origin := s.cfg.Relay, s.http.Origin()
+	admit := func(_ context.Context, pubkey string) bool { return cfg.Recipient(pubkey, origin) }
+	if s.cfg.Venue.Enabled { // the venue of this server always gets its mail
+		key, err := s.keys.EnsureNostr(keys.Venue)
+		if err != nil {
+			return err
+		}
+		listed := admit
+		admit = func(ctx context.Context, pubkey string) bool {
+			return pubkey == key.PublicKey() || listed(ctx, pubkey)
+		}
+	}
+	r, err := relay.New(relay.Options{
+		Dir:    s.cfg.RelayDir(),
+		Origin: origin.String(),
+		Name:   cfg.Name, Description: cfg.Description, Contact: cfg.Contact, Version: version(),
+		Admit: admit, WrapQuota: cfg.WrapQuota,
+		Limits: relay.Limits{
+			FrameBytes: int(cfg.MaxFrame), EventBytes: int(cfg.MaxEventSize),
+			Connections: cfg.MaxConnections, ConnectionsPerAddress: cfg.MaxConnectionsPerIP,
+			Subscriptions: cfg.MaxSubscriptions, Filters: cfg.MaxFilters, Results: cfg.MaxLimit,
+			EventRate: cfg.EventsPerSecond,
+		},
+		ClientIP: s.http.ClientIP, CheckOrigin: s.http.CheckWebSocketOrigin,
+		Logger: s.logger, Registerer: s.http.Registry(),
+	})
+	if err != nil {
+		return err
+	}
+	s.services = append(s.services, r)
+	return s.http.Handle(r.Routes()...)
+}
+
+// addDocument serves the signed description of this server.
+func (s *server) addDocument() error {
+	key, err := s.keys.EnsureEd25519(keys.Server)
+	if err != nil {
+		return err
+	}
+	doc := wellknown.Document{
+		Origin:   s.http.Origin().String(),
+		Name:     s.cfg.Relay.Name,
+		IssuedAt: canonical.At(time.Now()),
+	}
+	if s.cfg.Relay.Enabled {
+		doc.Relay = s.http.Origin().WebSocket() + "/"
+	}
+	if s.cfg.Venue.Enabled {
+		venueKey, err := s.keys.Nostr(keys.Venue)
+		if err != nil {
+			return err
+		}
+		doc.Venue = &wellknown.Venue{PubKey: venueKey.PublicKey(), Profiles: []string{"parley/1"}}
+	}
+	data, err := wellknown.Sign(doc, key)
+	if err != nil {
+		return err
+	}
+	s.logger.Info("server document", "origin", doc.Origin, "server_key", key)
+	return s.http.Handle(documentRoute(data))
+}
+
+func documentRoute(data []byte) httpserver.Route {
+	return httpserver.Route{
+		Method: http.MethodGet, Pattern: wellknown.Path, Owner: "parleyd",
+		Summary: "the signed document with all a client needs",
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			httpserver.PublicRead(w)
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Cache-Control", "max-age=300")
+			_, _ = w.Write(data)
+		}),
+	}
+}
+
+// run runs every part; the first that fails ends all.
+func (s *server) run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.http.Run(ctx) })
+	for _, svc := range s.services {
+		group.Go(func() error { return svc.Run(ctx) })
+	}
+	return group.Wait()
+}
+
+// close releases what was opened, the latest first.
+func (s *server) close() error {
+	var all []error
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		all = append(all, s.closers[i]())
+	}
+	s.closers = nil
+	return errors.Join(all...)
+}

@@ -1,0 +1,128 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/parleykit/parley/internal/httpserver"
+)
+
+// Validate checks every value and returns all mistakes joined, each with the
+// path of its key.
+func (c *Config) Validate() error {
+	var m mistakes
+	if c.Data == "" {
+		m.add("data", "must name a folder")
+	}
+	if c.Origin != "" {
+		origin, err := httpserver.ParseOrigin(c.Origin)
+		if err != nil {
+			m.add("origin", "%s", strings.TrimPrefix(err.Error(), "httpserver: origin "))
+		} else if c.TLS.CertFile != "" && !origin.Secure() {
+			m.add("origin", "must begin with https:// when tls has files")
+		}
+	}
+	m.address("listen", c.Listen)
+	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
+		m.add("tls", "needs both cert_file and key_file")
+	}
+	if c.Metrics.Listen != "" {
+		m.address("metrics.listen", c.Metrics.Listen)
+		if !c.Metrics.AllowRemote && !httpserver.IsLoopback(c.Metrics.Listen) {
+			m.add("metrics.listen", "must be a loopback address unless allow_remote is true")
+		}
+	}
+	m.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
+	m.oneOf("log.format", c.Log.Format, "text", "json")
+	if path, found := strings.CutPrefix(c.Database, "sqlite:"); c.Database != "" && (!found || path == "") {
+		m.add("database", "must be empty or sqlite:PATH")
+	}
+	c.Relay.validate(&m)
+	c.Venue.validate(&m)
+	if c.Venue.Enabled && !c.Relay.Enabled && len(c.Venue.Relays) == 0 {
+		m.add("venue.relays", "needs a relay, since the own one is not enabled")
+	}
+	return errors.Join(m...)
+}
+
+func (r *Relay) validate(m *mistakes) {
+	m.length("relay.name", r.Name, 100)
+	m.length("relay.description", r.Description, 1000)
+	m.length("relay.contact", r.Contact, 200)
+	m.policy("relay.recipients", r.Recipients)
+	m.within("relay.wrap_quota", r.WrapQuota, 1, 10_000_000)
+	m.size("relay.max_event_size", r.MaxEventSize, 64<<10, 1<<20)
+	m.size("relay.max_frame", r.MaxFrame, 64<<10, 4<<20)
+	if r.MaxFrame < r.MaxEventSize+1024 {
+		m.add("relay.max_frame", "must be at least 1KiB more than max_event_size")
+	}
+	m.within("relay.max_connections", r.MaxConnections, 1, 1_000_000)
+	m.within("relay.max_connections_per_ip", r.MaxConnectionsPerIP, 1, 1_000_000)
+	m.within("relay.max_subscriptions", r.MaxSubscriptions, 1, 1000)
+	m.within("relay.max_filters", r.MaxFilters, 1, 100)
+	m.within("relay.max_limit", r.MaxLimit, 1, 5000)
+	m.within("relay.events_per_second", r.EventsPerSecond, 1, 100_000)
+}
+
+func (v *Venue) validate(m *mistakes) {
+	for i, relay := range v.Relays {
+		if u, err := url.Parse(relay); err != nil || u.Host == "" || u.Scheme != "ws" && u.Scheme != "wss" {
+			m.add(fmt.Sprintf("venue.relays[%d]", i), "must be a ws:// or wss:// address")
+		}
+	}
+	if len(v.Relays) > 8 {
+		m.add("venue.relays", "at most 8")
+	}
+	m.policy("venue.hosts", v.Hosts)
+	m.within("venue.daily_cap", v.DailyCap, 1, 1_000_000)
+}
+
+// mistakes collects errors that begin with the path of a key.
+type mistakes []error
+
+func (m *mistakes) add(key, format string, args ...any) {
+	*m = append(*m, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
+}
+
+func (m *mistakes) address(key, value string) {
+	_, digits, err := net.SplitHostPort(value)
+	if err != nil {
+		m.add(key, "must be host:port, got %.60q", value)
+	} else if _, err := strconv.ParseUint(digits, 10, 16); err != nil {
+		m.add(key, "has no port between 0 and 65535: %.60q", value)
+	}
+}
+
+func (m *mistakes) oneOf(key, value string, allowed ...string) {
+	if !slices.Contains(allowed, value) {
+		m.add(key, "must be one of %s, got %.40q", strings.Join(allowed, ", "), value)
+	}
+}
+
+func (m *mistakes) policy(key string, value Policy) {
+	m.oneOf(key, string(value), string(Auto), string(Anyone), string(Listed))
+}
+
+func (m *mistakes) within(key string, value, low, high int) {
+	if value < low || value > high {
+		m.add(key, "must lie between %d and %d, got %d", low, high, value)
+	}
+}
+
+func (m *mistakes) size(key string, value, low, high ByteSize) {
+	if value < low || value > high {
+		m.add(key, "must lie between %s and %s, got %s", low, high, value)
+	}
+}
+
+func (m *mistakes) length(key, value string, limit int) {
+	if utf8.RuneCountInString(value) > limit || !utf8.ValidString(value) {
+		m.add(key, "must be text of at most %d characters", limit)
+	}
+}

@@ -1,0 +1,90 @@
+package relay_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/nbd-wtf/go-nostr"
+
+	"github.com/parleykit/parley/relay"
+	"github.com/parleykit/parley/relay/relaytest"
+)
+
+// childDir names the folder of the relay a child process runs.
+const childDir = "PARLEY_RELAY_TEST_DIR"
+
+// TestChild is the relay process that TestAnsweredEventsSurviveSIGKILL kills.
+func TestChild(t *testing.T) {
+	dir := os.Getenv(childDir)
+	if dir == "" {
+		t.Skip("runs as the child of another test only")
+	}
+	s := relaytest.Start(t, relay.Options{Dir: dir})
+	fmt.Println("listening", s.URL)
+	select {}
+}
+
+// startChild runs a relay in a process of its own and returns its URL.
+func startChild(t *testing.T, dir string) (*exec.Cmd, string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestChild$", "-test.count=1")
+	cmd.Env = append(os.Environ(), childDir+"="+dir)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if url, ok := strings.CutPrefix(lines.Text(), "listening "); ok {
+			return cmd, url
+		}
+	}
+	t.Fatal("the child did not start")
+	return nil, ""
+}
+
+func TestAnsweredEventsSurviveSIGKILL(t *testing.T) {
+	dir := t.TempDir()
+	cmd, url := startChild(t, dir)
+	const publishers, killAfter = 4, 150
+	var mu sync.Mutex
+	var answered []string
+	enough := make(chan struct{})
+	var all sync.WaitGroup
+	for range publishers {
+		c := dialURL(t, url)
+		all.Go(func() {
+			for c.write(`["EVENT",`+newKey(t).note(nostr.Now(), "").String()+`]`) == nil {
+				r, err := c.read()
+				if err != nil {
+					return
+				}
+				mu.Lock()
+				if r.label == "OK" && r.ok {
+					answered = append(answered, r.id)
+				}
+				if len(answered) == killAfter {
+					close(enough)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	<-enough
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait() //nolint:errcheck // It was killed.
+	all.Wait()
+	if len(answered) < killAfter {
+		t.Fatalf("%d events were answered, want at least %d", len(answered), killAfter)
+	}
+	assertStored(t, dir, answered)
+}

@@ -1,0 +1,153 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+var (
+	// errOutboundClosed says that nothing more is sent on this connection.
+	errOutboundClosed = errors.New("relay: connection is closing")
+	// errTick says that pop waited until the tick.
+	errTick = errors.New("relay: tick")
+)
+
+// outgoing is one message to the peer: a whole message in head, or the head
+// of an EVENT and an event that other connections send as well.
+type outgoing struct {
+	head  []byte
+	event []byte
+	close *websocket.CloseError // last message: close the connection
+}
+
+func (o outgoing) size() int { return len(o.head) + len(o.event) }
+
+// appendTo appends the message as it goes over the wire.
+func (o outgoing) appendTo(buf []byte) []byte {
+	buf = append(buf, o.head...)
+	if o.event != nil {
+		buf = append(append(buf, o.event...), ']')
+	}
+	return buf
+}
+
+// outbound is the queue of messages to one peer, bounded by number and bytes.
+// Many goroutines push, one pops.
+type outbound struct {
+	maxMessages, maxBytes int
+
+	mu     sync.Mutex
+	queue  []outgoing
+	bytes  int
+	closed bool
+	ready  chan struct{} // one token: the queue may hold something
+	room   chan struct{} // one token: the queue may have room
+}
+
+func newOutbound(maxMessages, maxBytes int) *outbound {
+	return &outbound{
+		maxMessages: maxMessages, maxBytes: maxBytes,
+		ready: make(chan struct{}, 1), room: make(chan struct{}, 1),
+	}
+}
+
+// push queues o without waiting and reports whether there was room. A closed
+// queue takes everything and sends nothing.
+func (q *outbound) push(o outgoing) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return true
+	}
+	if len(q.queue) >= q.maxMessages || (q.bytes+o.size() > q.maxBytes && q.bytes > 0) {
+		return false
+	}
+	q.add(o)
+	return true
+}
+
+// pushWait queues o as soon as the queue is less than half full: the other
+// half stays free for live events. Only one goroutine of a connection calls
+// it.
+func (q *outbound) pushWait(ctx context.Context, o outgoing) error {
+	for {
+		q.mu.Lock()
+		if q.closed {
+			q.mu.Unlock()
+			return errOutboundClosed
+		}
+		if 2*len(q.queue) < q.maxMessages && 2*q.bytes < q.maxBytes {
+			q.add(o)
+			q.mu.Unlock()
+			return nil
+		}
+		q.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-q.room:
+		}
+	}
+}
+
+// finish queues the end of the connection behind everything that waits.
+func (q *outbound) finish(code websocket.StatusCode, reason string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.closed {
+		q.add(outgoing{close: &websocket.CloseError{Code: code, Reason: reason}})
+		q.closed = true
+	}
+}
+
+// add appends o; the caller holds the lock.
+func (q *outbound) add(o outgoing) {
+	q.queue = append(q.queue, o)
+	q.bytes += o.size()
+	signal(q.ready)
+}
+
+// finished reports whether finish was called.
+func (q *outbound) finished() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.closed
+}
+
+// pop waits for the next message, or for a tick.
+func (q *outbound) pop(ctx context.Context, tick <-chan time.Time) (outgoing, error) {
+	for {
+		q.mu.Lock()
+		if len(q.queue) > 0 {
+			o := q.queue[0]
+			q.queue[0] = outgoing{}
+			if q.queue = q.queue[1:]; len(q.queue) == 0 {
+				q.queue = nil
+			}
+			q.bytes -= o.size()
+			signal(q.room)
+			q.mu.Unlock()
+			return o, nil
+		}
+		q.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return outgoing{}, ctx.Err()
+		case <-tick:
+			return outgoing{}, errTick
+		case <-q.ready:
+		}
+	}
+}
+
+// signal leaves a token unless one is there.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,231 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nbd-wtf/go-nostr"
+
+	"github.com/parleykit/parley/protocol/card"
+)
+
+// Results of an EVENT, the closed label set of parley_relay_events_total.
+const (
+	resultStored       = "stored"
+	resultDuplicate    = "duplicate"
+	resultStale        = "stale"
+	resultDeleted      = "deleted"
+	resultInvalid      = "invalid"
+	resultBlocked      = "blocked"
+	resultRestricted   = "restricted"
+	resultAuthRequired = "auth_required"
+	resultRateLimited  = "rate_limited"
+	resultError        = "error"
+)
+
+// refusal turns the text of a refusal into an answer; the result follows from
+// its prefix (NIP-01).
+func refusal(text string) *answer {
+	result := resultError
+	switch prefix, _, _ := strings.Cut(text, ":"); prefix {
+	case "invalid":
+		result = resultInvalid
+	case "blocked":
+		result = resultBlocked
+	case "restricted":
+		result = resultRestricted
+	case "auth-required":
+		result = resultAuthRequired
+	case "rate-limited":
+		result = resultRateLimited
+	}
+	return &answer{text: text, result: result}
+}
+
+// answerOf is the answer to what the store decided. A stale version is
+// answered like a duplicate, true: it is settled, sending it again changes
+// nothing. It is neither stored nor sent to subscriptions.
+func answerOf(o Outcome) *answer {
+	switch o {
+	case Stored:
+		return &answer{ok: true, result: resultStored}
+	case Duplicate:
+		return &answer{ok: true, text: "duplicate: the event is already stored", result: resultDuplicate}
+	case Stale:
+		return &answer{ok: true, text: "duplicate: a newer version is stored", result: resultStale}
+	case Deleted:
+		return &answer{text: "blocked: the event was deleted by its author", result: resultDeleted}
+	case OverQuota:
+		return &answer{text: "restricted: the recipient's box is full", result: resultRestricted}
+	}
+	return &answer{text: "error: the event was not stored", result: resultError}
+}
+
+// rejectEmptyTag refuses a d tag without a value before anything else looks
+// at the event.
+func rejectEmptyTag(_ context.Context, ev *nostr.Event) (bool, string) {
+	for _, tag := range ev.Tags {
+		if len(tag) == 0 || (tag[0] == "d" && len(tag) < 2) {
+			return true, "invalid: a tag has no value"
+		}
+	}
+	return false, ""
+}
+
+func (r *Relay) rejectKind(_ context.Context, ev *nostr.Event) (bool, string) {
+	switch ev.Kind {
+	case kindProfile, kindDeletion, kindWrap, kindRelayList, kindCard:
+		return false, ""
+	}
+	return true, fmt.Sprintf("blocked: kind %d is not stored here", ev.Kind)
+}
+
+// rejectPolicy applies the rules that need no key: times, protection and what
+// the kind asks for.
+func (r *Relay) rejectPolicy(ctx context.Context, ev *nostr.Event) (bool, string) {
+	now := r.opts.Now()
+	text := ""
+	switch {
+	case len(ev.Tags) > r.opts.Limits.EventTags:
+		text = fmt.Sprintf("invalid: more than %d tags", r.opts.Limits.EventTags)
+	case time.Unix(int64(ev.CreatedAt), 0).After(now.Add(r.opts.Limits.CreatedAhead)):
+		text = "invalid: created_at is too far in the future"
+	default:
+		text = r.checkExpiration(ctx, ev, now)
+	}
+	if text == "" {
+		text = checkProtection(ctx, ev)
+	}
+	if text == "" {
+		text = r.checkContent(ctx, ev, now)
+	}
+	return text != "", text
+}
+
+// checkExpiration refuses expired events (NIP-40) and notes until when the
+// event is kept. A wrap is never kept longer than the retention.
+func (r *Relay) checkExpiration(ctx context.Context, ev *nostr.Event, now time.Time) string {
+	at, ok, err := expiration(ev)
+	if err != nil {
+		return "invalid: the expiration tag is not a Unix time"
+	}
+	if ok && at <= now.Unix() {
+		return "invalid: the event is expired"
+	}
+	if ev.Kind == kindWrap {
+		if last := now.Add(r.opts.WrapRetention).Unix(); !ok || at > last {
+			at = last
+		}
+	}
+	if sub := submissionOf(ctx); sub != nil {
+		sub.rec.Expires = at
+	}
+	return ""
+}
+
+// expiration reads the first expiration tag (NIP-40).
+func expiration(ev *nostr.Event) (at int64, ok bool, err error) {
+	tag := ev.Tags.Find("expiration")
+	if tag == nil {
+		return 0, false, nil
+	}
+	n, err := strconv.ParseUint(tag[1], 10, 62)
+	return int64(n), err == nil, err
+}
+
+// checkProtection lets a protected event in only from its author (NIP-70).
+func checkProtection(ctx context.Context, ev *nostr.Event) string {
+	for _, tag := range ev.Tags {
+		if len(tag) != 1 || tag[0] != "-" {
+			continue
+		}
+		sub := submissionOf(ctx)
+		switch {
+		case sub == nil || len(sub.session.keys) == 0:
+			return "auth-required: a protected event is taken from its author only"
+		case !sub.session.authenticated(ev.PubKey):
+			return "restricted: a protected event is taken from its author only"
+		}
+	}
+	return ""
+}
+
+// checkContent applies the rules of the kind.
+func (r *Relay) checkContent(ctx context.Context, ev *nostr.Event, now time.Time) string {
+	switch ev.Kind {
+	case kindCard:
+		if _, err := card.Parse(ev, now); err != nil {
+			return "invalid: card: " + strings.TrimPrefix(err.Error(), "card: ")
+		}
+	case kindWrap:
+		return r.checkWrap(ctx, ev)
+	}
+	return ""
+}
+
+// checkWrap takes wraps from anybody, for one admitted recipient (NIP-59).
+func (r *Relay) checkWrap(ctx context.Context, ev *nostr.Event) string {
+	recipient, n := "", 0
+	for _, tag := range ev.Tags {
+		if tag[0] != "p" {
+			continue
+		}
+		n++
+		if len(tag) >= 2 {
+			recipient = tag[1]
+		}
+	}
+	if n != 1 || !isHex(recipient, bytesOfHexKey) {
+		return "invalid: a wrap has exactly one p tag with a public key"
+	}
+	if !r.opts.Admit(ctx, recipient) {
+		return "blocked: wraps for this recipient are not stored here"
+	}
+	if sub := submissionOf(ctx); sub != nil {
+		sub.rec.Recipient = recipient
+	}
+	return ""
+}
+
+// rejectRate takes a token of the connection and of its address.
+func (r *Relay) rejectRate(ctx context.Context, _ *nostr.Event) (bool, string) {
+	sub := submissionOf(ctx)
+	if sub == nil {
+		return false, ""
+	}
+	now, s := r.opts.Now(), sub.session
+	if allow(s.own.events, now) && allow(s.shared.events, now) {
+		return false, ""
+	}
+	return true, "rate-limited: too many events, slow down"
+}
+
+func rejectID(_ context.Context, ev *nostr.Event) (bool, string) {
+	return !ev.CheckID(), "invalid: the id is not the hash of the event"
+}
+
+// rejectKnown spares the signature check of events that would not be stored.
+func (r *Relay) rejectKnown(ctx context.Context, ev *nostr.Event) (bool, string) {
+	sub := submissionOf(ctx)
+	if sub == nil {
+		return true, errNoSubmission.Error()
+	}
+	outcome, err := r.store.Check(ctx, sub.rec, r.opts.WrapQuota)
+	if err != nil {
+		r.log.ErrorContext(ctx, "checking event", "event_id", ev.ID, "err", err)
+		return true, "error: the store could not be read"
+	}
+	if outcome == Stored {
+		return false, ""
+	}
+	sub.settled = answerOf(outcome)
+	return true, sub.settled.text
+}
+
+func rejectSignature(_ context.Context, ev *nostr.Event) (bool, string) {
+	ok, err := ev.CheckSignature()
+	return err != nil || !ok, "invalid: the signature is wrong"
+}

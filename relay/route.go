@@ -1,0 +1,98 @@
+package relay
+
+import (
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/coder/websocket"
+
+	"github.com/parleykit/parley/internal/httpserver"
+)
+
+// informationType is the media type of NIP-11.
+const informationType = "application/nostr+json"
+
+// Routes returns what the relay answers under "/": WebSocket requests and
+// requests for the relay information document. Everything else there is for
+// others.
+func (r *Relay) Routes() []httpserver.Route {
+	return []httpserver.Route{
+		{
+			Method: http.MethodGet, Pattern: "/{$}", Owner: "relay", Summary: "Nostr relay (WebSocket, NIP-01)",
+			Match: isUpgrade, Handler: http.HandlerFunc(r.serveWebSocket),
+		},
+		{
+			Method: http.MethodGet, Pattern: "/{$}", Owner: "relay", Summary: "relay information document (NIP-11)",
+			Match: wantsInformation, Handler: http.HandlerFunc(r.serveInformation),
+		},
+		{
+			Method: http.MethodOptions, Pattern: "/{$}", Owner: "relay", Summary: "preflight of the relay information document",
+			Match: isPreflight, Handler: http.HandlerFunc(r.serveInformation),
+		},
+	}
+}
+
+// isUpgrade reports whether req asks for a WebSocket. Connection and Upgrade
+// are lists without regard to case (RFC 9110, section 7.8).
+func isUpgrade(req *http.Request) bool {
+	return hasToken(req.Header, "Connection", "upgrade") && hasToken(req.Header, "Upgrade", "websocket")
+}
+
+func hasToken(h http.Header, name, token string) bool {
+	for _, line := range h.Values(name) {
+		for item := range strings.SplitSeq(line, ",") {
+			if strings.EqualFold(strings.TrimSpace(item), token) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// wantsInformation reports whether the Accept list of req names the type of
+// NIP-11, in any place and case, unless it does so with q=0.
+func wantsInformation(req *http.Request) bool {
+	for _, line := range req.Header.Values("Accept") {
+		for item := range strings.SplitSeq(line, ",") {
+			media, params, err := mime.ParseMediaType(item)
+			if err == nil && media == informationType && !isZero(params["q"]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isZero reports whether a quality value is there and zero (RFC 9110, section
+// 12.4.2).
+func isZero(q string) bool { return q != "" && strings.Trim(q, "0.") == "" }
+
+// isPreflight reports whether a page of another origin asks whether it may
+// read the document. What it may read needs no credential.
+func isPreflight(req *http.Request) bool {
+	return req.Header.Get("Access-Control-Request-Method") == http.MethodGet
+}
+
+// serveWebSocket upgrades the request and serves the connection to its end.
+func (r *Relay) serveWebSocket(w http.ResponseWriter, req *http.Request) {
+	if err := r.opts.CheckOrigin(req); err != nil {
+		r.metrics.refused.WithLabelValues(refusedOrigin).Inc()
+		http.Error(w, "origin not allowed", http.StatusForbidden)
+		return
+	}
+	address := r.opts.ClientIP(req)
+	if reason := r.admit(address); reason != "" {
+		r.metrics.refused.WithLabelValues(reason).Inc()
+		w.Header().Set("Retry-After", "10")
+		http.Error(w, "no more connections", http.StatusServiceUnavailable)
+		return
+	}
+	defer r.leave(address)
+	// The origin was checked above, by the rule of the whole server.
+	conn, err := websocket.Accept(w, req, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	if err != nil {
+		return
+	}
+	r.serve(conn, address)
+}

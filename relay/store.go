@@ -1,0 +1,101 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/nbd-wtf/go-nostr"
+)
+
+// Errors of a Store.
+var (
+	// ErrTooBroad says that a filter would make the store read more index
+	// entries than it is allowed to.
+	ErrTooBroad = errors.New("relay: filter reads too much")
+	// ErrStoreFormat says that a folder holds a store this version cannot read.
+	ErrStoreFormat = errors.New("relay: unknown store format")
+)
+
+// Record is one event on its way into or out of a Store. It is not changed
+// once it was handed over: many subscriptions share it.
+type Record struct {
+	Event *nostr.Event
+	// JSON is the event in NIP-01 JSON, the keys in the order id, pubkey,
+	// created_at, kind, tags, content, sig and without spaces. It is written
+	// once and sent to every subscription as it is.
+	JSON []byte
+	// Expires is the Unix time from which the event is neither served nor
+	// kept; 0 means never.
+	Expires int64
+	// Recipient is the public key whose quota the event counts against, or
+	// empty.
+	Recipient string
+}
+
+// expired reports whether the record is no longer served at now.
+func (r *Record) expired(now time.Time) bool {
+	return r.Expires != 0 && r.Expires <= now.Unix()
+}
+
+// Outcome is what a Store decided about one event.
+type Outcome int
+
+// The outcomes of Store.Commit and Store.Check.
+const (
+	// Stored: the event is new and, after Commit, durable.
+	Stored Outcome = iota
+	// Duplicate: an event of this id is stored.
+	Duplicate
+	// Stale: a newer version of this replaceable event is stored, or one of
+	// the same second with a lower id (NIP-01).
+	Stale
+	// Deleted: the author deleted this event or this version (NIP-09).
+	Deleted
+	// OverQuota: the recipient has too many wraps stored.
+	OverQuota
+)
+
+// String returns the outcome in lower case.
+func (o Outcome) String() string {
+	switch o {
+	case Stored:
+		return "stored"
+	case Duplicate:
+		return "duplicate"
+	case Stale:
+		return "stale"
+	case Deleted:
+		return "deleted"
+	case OverQuota:
+		return "over_quota"
+	}
+	return "unknown"
+}
+
+// Store keeps events durably. Its methods may be called concurrently.
+// A Store applies NIP-01 replacement and NIP-09 deletion by itself, inside
+// the transaction of the event that causes them; it trusts its caller for
+// ids, signatures and shapes.
+type Store interface {
+	// Commit decides each record in the order given, sees the earlier ones
+	// of the batch, and stores those with outcome Stored. When it returns
+	// nil they survive a crash of the process and of the machine. With an
+	// error nothing of the batch is stored. quota is the number of records
+	// one recipient may have.
+	Commit(ctx context.Context, batch []*Record, quota int) ([]Outcome, error)
+	// Check is the decision Commit would take now, without storing anything.
+	// It lets a relay refuse an event before the price of its signature.
+	Check(ctx context.Context, rec *Record, quota int) (Outcome, error)
+	// Query yields the stored events that match f and are not expired at
+	// now, newest first and for one second by ascending id, at most f.Limit
+	// when that is positive, none with f.LimitZero. It stops with
+	// ErrTooBroad after reading scan index entries.
+	Query(ctx context.Context, f nostr.Filter, now time.Time, scan int) iter.Seq2[*Record, error]
+	// Sweep removes at most limit events that expired at or before now and
+	// returns how many it removed.
+	Sweep(ctx context.Context, now time.Time, limit int) (int, error)
+	// Close waits for running calls and releases the store.
+	Close() error
+}
