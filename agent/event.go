@@ -186,14 +186,15 @@ func (a *Agent) holdEvent(ctx context.Context, tx *sql.Tx, r *room, seq int64, d
 const answerPatience = 5 * time.Second
 
 // upToDate waits a little for the answer to a question about the room that was
-// asked just now.
+// asked just now, and for the events missing before those held.
 func (a *Agent) upToDate(ctx context.Context, id string) error {
 	since := a.now().Add(-time.Minute).Unix()
 	_, err := a.await(ctx, answerPatience, func(ctx context.Context) (answered bool, err error) {
 		err = a.db.View(ctx, func(ctx context.Context, tx *sql.Tx) error {
-			return tx.QueryRowContext(ctx, `SELECT count(*) = 0 FROM agent_commands
-				WHERE agreement_id = $1 AND action = $2 AND state = $3 AND sent_at > $4`,
-				id, actionQuery, CommandSent, since).Scan(&answered)
+			return tx.QueryRowContext(ctx, `SELECT NOT EXISTS (SELECT 1 FROM agent_commands
+					WHERE agreement_id = $1 AND action = $2 AND state = $3 AND sent_at > $4)
+				AND NOT EXISTS (SELECT 1 FROM agent_held WHERE agreement_id = $5)`,
+				id, actionQuery, CommandSent, since, id).Scan(&answered)
 		})
 		return answered, err
 	})

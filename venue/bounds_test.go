@@ -84,3 +84,36 @@ func TestMetrics_knowEveryActionOfAParticipant(t *testing.T) {
 		}
 	}
 }
+
+// A deadline that is noted while Run waits for a later one, or just before it
+// waits, is not slept through.
+func TestAlarm_notedDeadlineEndsTheWait(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	clock := func() time.Time { return now }
+	later := now.Add(time.Hour)
+	a := newAlarm()
+	for _, c := range []struct {
+		in   time.Duration
+		ring bool
+	}{{2 * time.Minute, true}, {time.Minute, true}, {3 * time.Minute, false}} {
+		a.note(now.Add(c.in))
+		rang := false
+		select {
+		case <-a.bell:
+			rang = true
+		default:
+		}
+		if rang != c.ring {
+			t.Errorf("a deadline in %s rang: %v", c.in, rang)
+		}
+	}
+	now = now.Add(time.Minute)
+	a.wait(t.Context(), clock, later) // the noted one has come
+	a.passed(now)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	a.wait(ended, clock, time.Time{})
+	if !a.noted.IsZero() {
+		t.Error("a deadline that has come is still noted")
+	}
+}

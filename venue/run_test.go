@@ -175,6 +175,9 @@ func TestRun_removesWhatHasOutlivedItsTime(t *testing.T) {
 			t.Errorf("%s: %d rows of a room past its time", table, n)
 		}
 	}
+	if n := rows("SELECT count(*) FROM venue_rooms WHERE agreement = '" + open.a.AgreementID + "'"); n != 1 {
+		t.Error("an open room was removed for its age")
+	}
 	h.clock.set(start.Add(24*time.Hour + 32*24*time.Hour))
 	sweep()
 	if n := rows("SELECT count(*) FROM idempotency WHERE scope LIKE 'venue/" + closed.a.AgreementID + "%'"); n != 0 {

@@ -18,6 +18,7 @@
 // time it writes down; it cannot forge a decision of a participant whose key
 // stands in the roster, and Verify names each decision it could have forged.
 //
-// Every function is pure: no clock, no network, no state. A Room is for one
-// goroutine at a time; all other values may be shared once built.
+// Functions are pure: the time is an argument and nothing is dialled; New also
+// draws random bits for the id. A Room is for one goroutine at a time; all
+// other values may be shared once built. The Example shows a whole agreement.
 package agreement

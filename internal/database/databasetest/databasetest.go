@@ -1,7 +1,3 @@
-// Package databasetest opens a real database for the tests of other packages.
-//
-// It is imported from test files only. Nothing here is safe to use outside of
-// the test that asked for it.
 package databasetest
 
 import (
