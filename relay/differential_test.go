@@ -160,7 +160,7 @@ func memoryStore(t testing.TB) *pebbleStore {
 }
 
 func TestStoreAnswersAsAPlainListWould(t *testing.T) {
-	const worlds, events, filters = 4, 400, 1500
+	const worlds, events, filters = 3, 400, 1000
 	for seed := range uint64(worlds) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))

@@ -137,13 +137,13 @@ func stalled(t *testing.T, s *relaytest.Server) *websocket.Conn {
 
 func TestSlowConsumerHoldsUpNobodyAndIsCutOff(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	s := relaytest.Start(t, relay.Options{Registerer: reg})
+	s := relaytest.Start(t, relay.Options{Registerer: reg, Limits: relay.Limits{OutboundBytes: 512 << 10}})
 	slow := stalled(t, s)
 	eventually(t, func() bool { return counter(t, reg, "parley_relay_subscriptions") == 1 })
 	healthy, publisher := dial(t, s), dial(t, s)
 	healthy.request("live", nostr.Filter{Kinds: []int{0}})
 	text := strings.Repeat("x", 60_000)
-	for i := range 300 {
+	for i := range 150 {
 		ev := newKey(t).note(nostr.Now(), text)
 		publisher.accept(ev)
 		if r := healthy.next(); r.label != "EVENT" || r.event.ID != ev.ID {
@@ -160,7 +160,7 @@ func TestPeerThatDoesNotReadItsAnswersIsCutOff(t *testing.T) {
 	s := relaytest.Start(t, relay.Options{Registerer: reg, Limits: relay.Limits{WriteTimeout: time.Second}})
 	publisher := dial(t, s)
 	text := strings.Repeat("x", 60_000)
-	for range 200 {
+	for range 120 {
 		publisher.accept(newKey(t).note(nostr.Now(), text))
 	}
 	slow := stalled(t, s)

@@ -66,6 +66,7 @@ func compose(ctx context.Context, cfg *config.Config, logger *slog.Logger) (s *s
 	s.dialer = egress.New(egress.Options{
 		AllowLoopback: s.http.Origin().Loopback(),
 		Allow:         cfg.EgressAllow(),
+		Self:          &egress.Self{Host: s.http.Origin().Host(), Dial: s.http.Dial},
 		Registerer:    s.http.Registry(),
 	})
 	if cfg.Relay.Enabled {

@@ -1,8 +1,10 @@
 package egress
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"time"
 )
@@ -19,8 +21,16 @@ const (
 // the limit on the wire as well. It can open WebSockets: an upgraded connection
 // has neither limit.
 func (d *Dialer) HTTPClient() *http.Client {
-	transport := &http.Transport{
-		DialContext:            d.DialContext,
+	return &http.Client{
+		Transport:     limited{d.transport(), d.opts.MaxBody},
+		CheckRedirect: checkRedirect,
+		Timeout:       d.opts.Timeout,
+	}
+}
+
+func (d *Dialer) newTransport(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
+	return &http.Transport{
+		DialContext:            dial,
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true,
 		TLSHandshakeTimeout:    d.opts.DialTimeout,
@@ -30,11 +40,6 @@ func (d *Dialer) HTTPClient() *http.Client {
 		MaxIdleConns:           64,
 		MaxIdleConnsPerHost:    4,
 		MaxResponseHeaderBytes: maxHeader,
-	}
-	return &http.Client{
-		Transport:     limited{transport, d.opts.MaxBody},
-		CheckRedirect: checkRedirect,
-		Timeout:       d.opts.Timeout,
 	}
 }
 
@@ -52,13 +57,13 @@ func checkRedirect(r *http.Request, via []*http.Request) error {
 
 // limited bounds the bodies of a transport's answers.
 type limited struct {
-	*http.Transport
+	*transport
 	max int64
 }
 
 // RoundTrip implements http.RoundTripper.
 func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
-	response, err := l.Transport.RoundTrip(r)
+	response, err := l.transport.RoundTrip(r)
 	if err != nil || response.StatusCode == http.StatusSwitchingProtocols {
 		return response, err
 	}

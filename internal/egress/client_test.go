@@ -51,7 +51,7 @@ func TestClient_ignoresTheProxyOfTheEnvironment(t *testing.T) {
 	t.Setenv("HTTP_PROXY", "http://192.0.2.1:1")
 	t.Setenv("HTTPS_PROXY", "http://192.0.2.1:1")
 	transport := New(Options{}).HTTPClient().Transport.(limited)
-	if transport.Proxy != nil {
+	if transport.out.Proxy != nil {
 		t.Error("takes a proxy")
 	}
 }

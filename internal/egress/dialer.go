@@ -46,6 +46,9 @@ type Options struct {
 	AllowLoopback bool
 	// Allow are the exceptions the owner configured.
 	Allow []Allow
+	// Self is the own server, reached without leaving the process by
+	// HTTPClient; nil for none.
+	Self *Self
 	// DialTimeout bounds resolving and connecting; 0 means 10 s.
 	DialTimeout time.Duration
 	// Timeout bounds a whole HTTP exchange with its body; 0 means 30 s.

@@ -85,6 +85,7 @@ type Server struct {
 	origin   Origin
 	listener net.Listener
 	observer net.Listener // metrics; nil for none
+	inside   *inside      // connections of this process
 	cert     *certificate // nil for plain HTTP
 	mux      *http.ServeMux
 	upgraded upgradedConns
@@ -102,7 +103,7 @@ func New(opts Options) (*Server, error) {
 	opts = opts.withDefaults()
 	s := &Server{
 		opts: opts, logger: opts.Logger.With("component", "http"),
-		mux: http.NewServeMux(), groups: map[string]*routeGroup{},
+		mux: http.NewServeMux(), inside: newInside(), groups: map[string]*routeGroup{},
 	}
 	if err := s.loadCertificate(); err != nil {
 		return nil, err
@@ -199,6 +200,7 @@ func (s *Server) RequireSameOrigin(r *http.Request, validToken func(*http.Reques
 
 // Close releases the listeners of a server that is not going to run.
 func (s *Server) Close() {
+	_ = s.inside.Close()
 	for _, listener := range []net.Listener{s.listener, s.observer} {
 		if listener != nil {
 			_ = listener.Close()
@@ -222,8 +224,9 @@ func (s *Server) Run(ctx context.Context) error {
 	base, endRequests := context.WithCancel(context.WithoutCancel(ctx))
 	defer endRequests()
 	public := s.httpServer(s, base)
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	go func() { failed <- s.servePublic(public) }()
+	go func() { failed <- public.Serve(s.inside) }()
 	private := s.httpServer(s.observerHandler(), base)
 	if s.observer != nil {
 		go func() { failed <- private.Serve(s.observer) }()
