@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -53,15 +54,16 @@ func TestDemo(t *testing.T) {
 				return nil
 			},
 			Cmds: map[string]func(*testscript.TestScript, bool, []string){
-				"say":       stage.say,
-				"show":      stage.show,
-				"keep":      stage.keep,
-				"freeport":  freePort,
-				"waitfor":   waitFor,
-				"expand":    expand,
-				"capture":   capture,
-				"flip":      flip,
-				"terminate": terminate,
+				"say":        stage.say,
+				"show":       stage.show,
+				"keep":       stage.keep,
+				"freeport":   freePort,
+				"waitfor":    waitFor,
+				"expand":     expand,
+				"eventually": eventually,
+				"capture":    capture,
+				"flip":       flip,
+				"terminate":  terminate,
 			},
 		})
 	}
@@ -93,15 +95,13 @@ func (s *stage) say(ts *testscript.TestScript, _ bool, args []string) {
 	s.tell(ts, strings.Join(args, " "))
 }
 
-// show FILE|stdout [PREFIX]: the lines of a file, or only those that begin
-// with PREFIX, indented.
+// show FILE|stdout [PATTERN]: the lines of a file, or only those that match,
+// indented.
 func (s *stage) show(ts *testscript.TestScript, _ bool, args []string) {
-	prefix := ""
-	if len(args) == 2 {
-		prefix = args[1]
-	}
-	for _, line := range strings.Split(strings.TrimRight(ts.ReadFile(args[0]), "\n"), "\n") {
-		if strings.HasPrefix(line, prefix) {
+	pattern, err := regexp.Compile(strings.Join(args[1:], " "))
+	ts.Check(err)
+	for line := range strings.Lines(ts.ReadFile(args[0])) {
+		if line = strings.TrimRight(line, "\n"); pattern.MatchString(line) {
 			s.tell(ts, "    "+line)
 		}
 	}
@@ -157,6 +157,22 @@ func waitFor(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
+// eventually PATTERN PROGRAM [ARGS]: runs the program until its standard output
+// matches, for what another process is about to do.
+func eventually(ts *testscript.TestScript, _ bool, args []string) {
+	pattern, err := regexp.Compile(args[0])
+	ts.Check(err)
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		err := ts.Exec(args[1], args[2:]...)
+		if err == nil && pattern.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("no output matches %s after 30 s (%v)", pattern, err)
+		}
+	}
+}
+
 // expand FILE: environment variables in the file are filled in.
 func expand(ts *testscript.TestScript, _ bool, args []string) {
 	text := os.Expand(ts.ReadFile(args[0]), ts.Getenv)
@@ -179,15 +195,15 @@ func capture(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[0], strings.TrimSpace(out))
 }
 
-// flip FILE OUT TEXT: a copy of the file with one bit changed inside the first
-// occurrence of TEXT.
+// flip FILE OUT TEXT: a copy of the file with one bit changed in the last byte
+// of the first TEXT in it.
 func flip(ts *testscript.TestScript, _ bool, args []string) {
 	data := []byte(ts.ReadFile(args[0]))
 	at := strings.Index(string(data), args[2])
 	if at < 0 {
 		ts.Fatalf("%s does not hold %q", args[0], args[2])
 	}
-	data[at] ^= 1
+	data[at+len(args[2])-1] ^= 1
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), data, 0o644))
 }
 

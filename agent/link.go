@@ -57,23 +57,29 @@ func (a *Agent) relink(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the servers: %w", err)
 	}
+	old, err := a.exchange(ctx, servers)
+	if old != nil {
+		old.close() // outside the lock: it waits for handlers, which ask for the link
+	}
+	return err
+}
+
+// exchange puts a new link in the place of the old one, which it returns for
+// closing once it is out of use.
+func (a *Agent) exchange(ctx context.Context, servers []Server) (old *link, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	old := a.link
-	if old != nil {
-		old.registry.retract() // the new one registers the same names
+	if a.link != nil {
+		a.link.registry.retract() // the new one registers the same names
 	}
 	fresh, err := a.newLink(ctx, servers)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	a.link = fresh
+	old, a.link = a.link, fresh
 	close(a.relinks)
 	a.relinks = make(chan struct{})
-	if old != nil {
-		old.close()
-	}
-	return nil
+	return old, nil
 }
 
 func (a *Agent) newLink(ctx context.Context, servers []Server) (*link, error) {

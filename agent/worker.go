@@ -76,20 +76,14 @@ func (a *Agent) keepWorking(ctx context.Context) {
 	_ = group.Wait() // neither returns an error
 }
 
+// errReplaced ends the work on a link that another one replaces.
+var errReplaced = errors.New("agent: another link took its place")
+
 // runLink runs one engine until ctx ends or another link takes its place.
 func (a *Agent) runLink(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	a.mu.Lock()
 	l, replaced := a.link, a.relinks
 	a.mu.Unlock()
-	go func() {
-		select {
-		case <-replaced:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return l.engine.Run(ctx) })
 	group.Go(func() error {
@@ -98,7 +92,18 @@ func (a *Agent) runLink(ctx context.Context) error {
 		}
 		return nil
 	})
-	return group.Wait()
+	group.Go(func() error {
+		select {
+		case <-replaced:
+			return errReplaced // ends the other two
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	if err := group.Wait(); !errors.Is(err, errReplaced) {
+		return err
+	}
+	return nil
 }
 
 // follow wakes readers after each stored change and notes strangers.

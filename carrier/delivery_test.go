@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -256,10 +257,11 @@ func TestMessageThatCannotBeDeliveredInTimeExpires(t *testing.T) {
 
 func TestAddressFoundLaterIsUsed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		fail := true
+		var fail atomic.Bool
+		fail.Store(true)
 		alice := w.add("alice", func(o *carrier.Options) {
 			o.Resolve = func(ctx context.Context, pubkey string) ([]carrier.Address, error) {
-				if fail {
+				if fail.Load() {
 					return nil, errDown
 				}
 				return w.resolve(ctx, pubkey)
@@ -271,7 +273,7 @@ func TestAddressFoundLaterIsUsed(t *testing.T) {
 		if row := alice.wantOut(m, carrier.StateQueued); row.Reason != "finding an address: down" {
 			t.Errorf("reason = %q", row.Reason)
 		}
-		fail = false
+		fail.Store(false)
 		pass(5 * time.Minute)
 		alice.wantOut(m, carrier.StateSent)
 	})

@@ -2,10 +2,11 @@ package carrier_test
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -161,16 +162,10 @@ func (a *agent) text(to *agent, text string) *message.Message {
 // long is a message of several wraps.
 func (a *agent) long(to *agent) *message.Message {
 	a.t.Helper()
-	var b strings.Builder
-	for b.Len() < 150_000 {
-		key, err := keys.GenerateNostr()
-		if err != nil {
-			a.t.Fatal(err)
-		}
-		b.WriteString(key.PublicKey())
-	}
+	random := make([]byte, 75_000)
+	_, _ = rand.Read(random)
 	return a.message(to, message.TypeAgreementArtifact, message.AgreementArtifact{
-		AgreementID: a.message(to, message.TypeText, message.Text{Text: "x"}, time.Hour).ID, Bundle: b.String(),
+		AgreementID: a.message(to, message.TypeText, message.Text{Text: "x"}, time.Hour).ID, Bundle: hex.EncodeToString(random),
 	}, 24*time.Hour)
 }
 

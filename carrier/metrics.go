@@ -107,7 +107,7 @@ func (m *metrics) initialise(schemes []string) {
 }
 
 // measurePeriod is how often the gauges are brought up to date.
-const measurePeriod = 15 * time.Second
+const measurePeriod = time.Minute
 
 func (e *Engine) measureLoop(ctx context.Context) {
 	for ctx.Err() == nil {

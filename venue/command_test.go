@@ -19,8 +19,11 @@ func TestRoom_reachesEveryOutcomeAndItsBundleVerifies(t *testing.T) {
 	type step struct{ id, action, body string }
 	for want, steps := range map[string][]step{
 		agreement.OutcomeReached: {
-			{"p3", agreement.ActionQuestion, "Which branch?"}, {"p1", agreement.ActionComment, "main"},
-			{"p2", agreement.ActionAgree, ""}, {"p1", agreement.ActionAgree, ""}, {"p3", agreement.ActionAgree, ""},
+			{"p3", agreement.ActionQuestion, "Which branch?"},
+			{"p1", agreement.ActionComment, "main"},
+			{"p2", agreement.ActionAgree, ""},
+			{"p1", agreement.ActionAgree, ""},
+			{"p3", agreement.ActionAgree, ""},
 		},
 		agreement.OutcomeDisagreed:   {{"p1", agreement.ActionAgree, ""}, {"p2", agreement.ActionDisagree, ""}},
 		agreement.OutcomeNoConsensus: {{"p1", agreement.ActionAgree, ""}, {"p2", agreement.ActionAbstain, ""}},

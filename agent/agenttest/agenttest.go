@@ -45,8 +45,10 @@ func Start(t testing.TB) *Server {
 	db := open(t)
 	var v *venue.Venue
 	s.Engine = s.engine(t, db, carrier.Options{
-		Handle:   func(ctx context.Context, tx *sql.Tx, in *carrier.Incoming) error { return v.Handle(ctx, tx, in) },
-		IsMember: func(ctx context.Context, tx *sql.Tx, pubkey string, m *message.Message) bool { return v.IsMember(ctx, tx, pubkey, m) },
+		Handle: func(ctx context.Context, tx *sql.Tx, in *carrier.Incoming) error { return v.Handle(ctx, tx, in) },
+		IsMember: func(ctx context.Context, tx *sql.Tx, pubkey string, m *message.Message) bool {
+			return v.IsMember(ctx, tx, pubkey, m)
+		},
 		Stranger: func(ctx context.Context, in *carrier.Incoming) bool { return v.Stranger(ctx, in) },
 	})
 	v, err := venue.New(t.Context(), venue.Options{
