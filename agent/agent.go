@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -156,6 +157,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer os.Remove(SocketPath(a.home))
 	a.startWorking()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.serve(ctx, listener) })

@@ -27,22 +27,28 @@ const (
 // maxSocketPath is what Linux's sockaddr_un holds, with its final zero.
 const maxSocketPath = 107
 
+const newSocketSuffix = ".new"
+
 // listenSocket binds <home>/agent.sock for its owner alone. The caller holds
 // the lock, so a file already there is a leftover.
 func listenSocket(home string) (*net.UnixListener, error) {
 	path := SocketPath(home)
-	if len(path) > maxSocketPath {
+	if len(path+newSocketSuffix) > maxSocketPath {
 		return nil, unavailable("the path %s is longer than a socket's name may be (%d bytes)", path, maxSocketPath).
 			hint("use a shorter home: PARLEY_HOME=/short/path")
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("removing the old socket: %w", err)
+	// Bound under another name and renamed once it is closed to others, so that
+	// whoever sees it under its own name sees it so.
+	fresh := path + newSocketSuffix
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("removing an old socket: %w", err)
 	}
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: fresh, Net: "unix"})
 	if err != nil {
 		return nil, fmt.Errorf("listening on the socket: %w", err)
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
+	listener.SetUnlinkOnClose(false)
+	if err := errors.Join(os.Chmod(fresh, 0o600), os.Rename(fresh, path)); err != nil {
 		listener.Close()
 		return nil, fmt.Errorf("closing the socket to others: %w", err)
 	}
