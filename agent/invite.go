@@ -40,7 +40,7 @@ func (a *Agent) takeInvite(ctx context.Context, tx *sql.Tx, m *message.Message) 
 	switch {
 	case err != nil:
 		return fmt.Errorf("reading the room: %w", err)
-	case false:
+	case known != nil && !bytes.Equal(known.revision, r.revision):
 		return a.refuse(ctx, tx, m, id, refusedConflict,
 			fmt.Errorf("another revision (digest %s) under the id of one already known (digest %s)", r.digest, known.digest))
 	case known != nil:

@@ -42,7 +42,9 @@ type Room struct {
 }
 
 // Open locks a parley/1 agreement: it checks the initiator's signature of the
-// proposal, made within MaxSkew of now either way, and makes the first event.
+// proposal, made at most MaxSkew after now, and makes the first event. How long
+// ago it was made does not matter: slow carriers take days, and the agreement's
+// id lets it be locked once only.
 // Errors are *Refusal.
 func Open(a *Agreement, signature nostr.Event, now time.Time) (*Room, error) {
 	return open(a, &signature, AssuranceNostrKey, now)
@@ -68,9 +70,6 @@ func open(a *Agreement, sig *nostr.Event, assurance string, now time.Time) (*Roo
 	}
 	if ref := r.checkProof(cmd, sig, assurance, now); ref != nil {
 		return nil, ref
-	}
-	if sig != nil && created(*sig).Before(now.Add(-MaxSkew)) {
-		return nil, refuse(CodeSignatureInvalid, "created_at is more than 15 minutes ago")
 	}
 	if _, err := r.append(cmd, sig, assurance, now); err != nil {
 		return nil, err

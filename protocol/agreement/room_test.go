@@ -226,9 +226,8 @@ func TestOpen_refusesALateOrUnprovenProposal(t *testing.T) {
 		want string
 	}{
 		"at the deadline":         {a.Deadline.Time, CodeExpired},
-		"signed too long ago":     {start.Add(MaxSkew + time.Second), CodeSignatureInvalid},
 		"signed ahead":            {start.Add(-MaxSkew - time.Second), CodeSignatureInvalid},
-		"signed 15 minutes ago":   {start.Add(MaxSkew), ""},
+		"signed long ago":         {a.Deadline.Add(-time.Second), ""},
 		"signed 15 minutes ahead": {start.Add(-MaxSkew), ""},
 	} {
 		t.Run(name, func(t *testing.T) {

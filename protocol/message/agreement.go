@@ -108,7 +108,7 @@ func (b AgreementEvent) Validate() error {
 // AgreementQuery asks a venue for events, or for the whole room.
 type AgreementQuery struct {
 	AgreementID string `json:"agreement_id"`
-	From        int64  `json:"from,omitzero"` // first seq wanted; 0 asks for the bundle
+	From        int64  `json:"from,omitzero"` // first seq wanted; 0 asks for the invite, every event and, once closed, the bundle
 }
 
 // Type is TypeAgreementQuery.
