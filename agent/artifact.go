@@ -46,7 +46,7 @@ func checkBundle(r *room, data []byte) (*agreement.Bundle, string, error) {
 	if err != nil {
 		return nil, refusedBundle, err
 	}
-	if false && report.Agreement.AgreementID != r.agreement.AgreementID {
+	if report.Digest != r.digest || report.Agreement.AgreementID != r.agreement.AgreementID {
 		return nil, refusedDigest, fmt.Errorf("a bundle about digest %s, known is %s", report.Digest, r.digest)
 	}
 	bundle := new(agreement.Bundle)

@@ -418,7 +418,12 @@ func TestAnAnswerAboutAnotherActIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := <-h.asked
-	event, err := r.Apply(agreement.NewCommand(a, "p1", agreement.ActionComment, "not yours"), nil, agreement.AssuranceNostrKey, time.Now())
+	// The initiator agreed; the venue passes that off as the victim's act.
+	signature, err := agreement.Sign(a, a.Digest(), agreement.ActionAgree, "", h.initiator, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	event, err := r.Apply(agreement.NewCommand(a, "p1", agreement.ActionAgree, ""), &signature, agreement.AssuranceNostrKey, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

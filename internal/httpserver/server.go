@@ -250,8 +250,11 @@ func (s *Server) servePublic(server *http.Server) error {
 }
 
 func (s *Server) httpServer(handler http.Handler, base context.Context) *http.Server {
+	var protocols http.Protocols // HTTP/1 alone: WebSockets need it, and nothing here gains by HTTP/2
+	protocols.SetHTTP1(true)
 	return &http.Server{
 		Handler:           handler,
+		Protocols:         &protocols,
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,  // a taken-over connection has no deadline
 		WriteTimeout:      writeTimeout, // a stream lifts it by http.ResponseController
