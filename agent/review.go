@@ -183,7 +183,8 @@ func (a *Agent) review(ctx context.Context, id string) (*Review, error) {
 			return err
 		}
 		v.Summary, v.Revision, v.Markdown = a.summary(r, v.Events), string(r.revision), r.agreement.Markdown()
-		v.Participants, v.Warnings = r.agreement.Participants, agreement.Warnings(r.agreement)
+		v.Participants = r.agreement.Participants
+		v.Warnings = append(agreement.Warnings(r.agreement), unsignedInName(v.Events, r.me)...)
 		var written bool
 		err = tx.QueryRowContext(ctx, `SELECT count(*) > 0 FROM agent_artifacts
 			WHERE agreement_id = $1 AND written_at IS NOT NULL`, id).Scan(&written)
@@ -196,4 +197,16 @@ func (a *Agent) review(ctx context.Context, id string) (*Review, error) {
 		return nil, fmt.Errorf("reading the agreement: %w", err)
 	}
 	return &v, nil
+}
+
+// unsignedInName warns of events in a participant's name that nobody signed:
+// the venue may have them by another way, or have made them up.
+func unsignedInName(list []agreement.Event, id string) []string {
+	var warnings []string
+	for _, e := range list {
+		if e.ParticipantID == id && e.Signature == nil {
+			warnings = append(warnings, fmt.Sprintf("event %d is in your name and not signed by your key", e.Seq))
+		}
+	}
+	return warnings
 }

@@ -79,7 +79,7 @@ func (l *ownerListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if uid, err := l.peer(conn); err != nil || uid < 0 {
+		if uid, err := l.peer(conn); err != nil || uid != l.uid {
 			l.rejected("peer")
 			conn.Close()
 			continue

@@ -159,6 +159,22 @@ func TestTransientFailureIsRetriedUntilItWorks(t *testing.T) {
 	})
 }
 
+func TestAddressThatTookOrRefusedTheMessageIsLeftAloneWhileAnotherIsTried(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		alice, bob := w.add("alice").start(), w.add("bob")
+		w.book[bob.PublicKey()] = []carrier.Address{at("good"), at("gone"), at("busy")}
+		w.network.Fail(func(to carrier.Address, _ []byte) error {
+			return map[string]error{"gone": carrier.ErrPermanent, "busy": errDown}[to.Address]
+		})
+		m := alice.text(bob, "hello")
+		pass(50 * time.Minute)
+		if good, gone, busy := w.sendsTo("good"), w.sendsTo("gone"), w.sendsTo("busy"); good != 1 || gone != 1 || busy != 5 {
+			t.Errorf("sent %d, %d and %d times; want 1, 1 and 5", good, gone, busy)
+		}
+		alice.wantOut(m, carrier.StateSent)
+	})
+}
+
 func TestManyMessagesToADeadAddressCauseFewAttempts(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		alice, bob := w.add("alice").start(), w.add("bob")

@@ -46,7 +46,10 @@ func TestStrangerLandsInTheRequestBoxAndCausesNothing(t *testing.T) {
 func TestAcceptAcksAndReleasesWhatWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		alice, bob := w.add("alice").start(), w.add("bob").start()
-		first, second := alice.text(bob, "one"), alice.text(bob, "two")
+		first := alice.text(bob, "one")
+		pass(time.Second)
+		second := alice.text(bob, "two")
+		pass(time.Second)
 		unknown := alice.message(bob, "mystery.type", unknownBody(), time.Hour)
 		if err := alice.Send(t.Context(), unknown); err != nil {
 			t.Fatal(err)

@@ -40,5 +40,6 @@
 // order: a REQ or CLOSE waits for the commits of the EVENTs before it. The
 // methods of Relay may be called concurrently.
 //
-// Package relaytest starts a relay on a loopback port.
+// See the Example for a relay behind a server; package relaytest starts one on
+// a loopback port.
 package relay

@@ -5,6 +5,8 @@ import (
 	"net/http"
 
 	"github.com/nbd-wtf/go-nostr/nip11"
+
+	"github.com/parleykit/parley/internal/httpserver"
 )
 
 // supportedNIPs are those that are built and tested, nothing else.
@@ -85,7 +87,7 @@ func (r *Relay) serveInformation(w http.ResponseWriter, req *http.Request) {
 	}
 	body, err := json.Marshal(doc)
 	if err != nil {
-		http.Error(w, "encoding relay information", http.StatusInternalServerError)
+		httpserver.Problem(w, req, http.StatusInternalServerError, "internal", "The document cannot be written.")
 		return
 	}
 	w.Header().Set("Content-Type", "application/nostr+json")

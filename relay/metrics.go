@@ -29,13 +29,13 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	f := promauto.With(reg)
 	counter := func(name, help string) prometheus.Counter {
-		return f.NewCounter(prometheus.CounterOpts{Name: "parley_relay_" + name, Help: help})
+		return f.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	gauge := func(name, help string) prometheus.Gauge {
-		return f.NewGauge(prometheus.GaugeOpts{Name: "parley_relay_" + name, Help: help})
+		return f.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
 	vector := func(name, help, label string, values ...string) *prometheus.CounterVec {
-		v := f.NewCounterVec(prometheus.CounterOpts{Name: "parley_relay_" + name, Help: help}, []string{label})
+		v := f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
 		for _, value := range values {
 			v.WithLabelValues(value)
 		}
@@ -43,32 +43,32 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
 		return f.NewHistogram(prometheus.HistogramOpts{
-			Name: "parley_relay_" + name, Help: help, Buckets: buckets, NativeHistogramBucketFactor: 1.1,
+			Name: name, Help: help, Buckets: buckets, NativeHistogramBucketFactor: 1.1,
 		})
 	}
 	seconds := prometheus.ExponentialBuckets(0.0005, 2, 14)
 	return &metrics{
-		connections: gauge("connections", "Open WebSocket connections."),
-		refused: vector("refused_connections_total", "WebSocket requests refused, by reason.", "reason",
+		connections: gauge("parley_relay_connections", "Open WebSocket connections."),
+		refused: vector("parley_relay_refused_connections_total", "WebSocket requests refused, by reason.", "reason",
 			refusedOrigin, refusedFull, refusedAddress, refusedStopping),
-		messages: vector("messages_total", "Messages from peers, by type.", "type",
+		messages: vector("parley_relay_messages_total", "Messages from peers, by type.", "type",
 			"event", "req", "close", "auth", "other", "malformed"),
-		events: vector("events_total", "EVENTs answered, by result.", "result",
+		events: vector("parley_relay_events_total", "EVENTs answered, by result.", "result",
 			resultStored, resultDuplicate, resultStale, resultDeleted, resultInvalid, resultBlocked,
 			resultRestricted, resultAuthRequired, resultRateLimited, resultError),
-		requests: vector("requests_total", "REQs answered, by result.", "result",
+		requests: vector("parley_relay_requests_total", "REQs answered, by result.", "result",
 			requestServed, requestInvalid, requestAuthRequired, requestRateLimited, requestRestricted,
 			requestTooBroad, requestError),
-		authentications: vector("authentications_total", "AUTH messages answered, by result.", "result",
+		authentications: vector("parley_relay_authentications_total", "AUTH messages answered, by result.", "result",
 			"accepted", "refused"),
-		subscriptions:  gauge("subscriptions", "Open subscriptions."),
-		deliveries:     counter("deliveries_total", "Live events queued for subscriptions."),
-		slowConsumers:  counter("slow_consumers_total", "Connections closed because the peer did not read."),
-		queryDuration:  histogram("query_duration_seconds", "Time to send the stored events of a REQ.", seconds),
-		commitEvents:   histogram("commit_events", "Events in one commit.", prometheus.ExponentialBuckets(1, 2, 9)),
-		commitDuration: histogram("commit_duration_seconds", "Time of one synced commit.", seconds),
-		expired:        counter("expired_events_total", "Events removed because they expired."),
-		panics:         counter("panics_total", "Panics that were contained; each is a defect."),
+		subscriptions:  gauge("parley_relay_subscriptions", "Open subscriptions."),
+		deliveries:     counter("parley_relay_deliveries_total", "Live events queued for subscriptions."),
+		slowConsumers:  counter("parley_relay_slow_consumers_total", "Connections closed because the peer did not read."),
+		queryDuration:  histogram("parley_relay_query_duration_seconds", "Time to send the stored events of a REQ.", seconds),
+		commitEvents:   histogram("parley_relay_commit_events", "Events in one commit.", prometheus.ExponentialBuckets(1, 2, 9)),
+		commitDuration: histogram("parley_relay_commit_duration_seconds", "Time of one synced commit.", seconds),
+		expired:        counter("parley_relay_expired_events_total", "Events removed because they expired."),
+		panics:         counter("parley_relay_panics_total", "Panics that were contained; each is a defect."),
 	}
 }
 

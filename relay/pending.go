@@ -12,6 +12,7 @@ type pending struct {
 
 	mu      sync.Mutex
 	n       int
+	closed  bool
 	changed chan struct{} // closed when n becomes smaller; nil when nobody waits
 }
 
@@ -23,9 +24,19 @@ func (p *pending) add(ctx context.Context) error {
 		return err
 	}
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return errStopping
+	}
 	p.n++
-	p.mu.Unlock()
 	return nil
+}
+
+// close makes every later add fail.
+func (p *pending) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
 }
 
 // done takes one event back.

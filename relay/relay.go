@@ -98,6 +98,7 @@ func (r *Relay) drain() {
 	defer cancel()
 	r.mu.Lock()
 	r.stopping = true
+	r.log.Info("relay stopping", "connections", len(r.sessions))
 	for s := range r.sessions {
 		go s.drain(ctx)
 	}

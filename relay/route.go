@@ -78,14 +78,14 @@ func isPreflight(req *http.Request) bool {
 func (r *Relay) serveWebSocket(w http.ResponseWriter, req *http.Request) {
 	if err := r.opts.CheckOrigin(req); err != nil {
 		r.metrics.refused.WithLabelValues(refusedOrigin).Inc()
-		http.Error(w, "origin not allowed", http.StatusForbidden)
+		httpserver.Problem(w, req, http.StatusForbidden, "origin_refused", "This page may not connect here.")
 		return
 	}
 	address := r.opts.ClientIP(req)
 	if reason := r.admit(address); reason != "" {
 		r.metrics.refused.WithLabelValues(reason).Inc()
 		w.Header().Set("Retry-After", "10")
-		http.Error(w, "no more connections", http.StatusServiceUnavailable)
+		httpserver.Problem(w, req, http.StatusServiceUnavailable, "too_many_connections", "No more connections are taken now.")
 		return
 	}
 	defer r.leave(address)

@@ -36,7 +36,6 @@ type session struct {
 	strikes   *rate.Limiter
 
 	pinging       atomic.Bool
-	draining      atomic.Bool
 	keys          []string // authenticated public keys
 	subscriptions map[string]*subscription
 }
@@ -84,7 +83,7 @@ func (s *session) read() {
 			return
 		}
 		switch {
-		case s.draining.Load() || s.out.finished():
+		case s.out.finished():
 			// Read on only to see the peer's side of the close.
 		case kind != websocket.MessageText:
 			s.out.finish(websocket.StatusUnsupportedData, "text messages only")
@@ -242,10 +241,10 @@ func (s *session) drop(sub *subscription) {
 	s.relay.metrics.subscriptions.Dec()
 }
 
-// drain ends the connection in order: no further message is handled, every
-// EVENT that was taken is answered, and the peer is told.
+// drain ends the connection in order: no further EVENT is taken, those that
+// were are answered, and the peer is told.
 func (s *session) drain(ctx context.Context) {
-	s.draining.Store(true)
+	s.pending.close()
 	if s.pending.wait(ctx) != nil {
 		s.cancel()
 		return

@@ -137,7 +137,7 @@ func stalled(t *testing.T, s *relaytest.Server) *websocket.Conn {
 
 func TestSlowConsumerHoldsUpNobodyAndIsCutOff(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	s := relaytest.Start(t, relay.Options{Registerer: reg, Limits: relay.Limits{OutboundBytes: 512 << 10}})
+	s := relaytest.Start(t, relay.Options{Registerer: reg, Limits: relay.Limits{OutboundBytes: 512 << 10, WriteTimeout: time.Hour}})
 	slow := stalled(t, s)
 	eventually(t, func() bool { return counter(t, reg, "parley_relay_subscriptions") == 1 })
 	healthy, publisher := dial(t, s), dial(t, s)
@@ -281,11 +281,14 @@ func TestStopAnswersWhatWasTakenAndSaysGoodbye(t *testing.T) {
 		stored = append(stored, r.id)
 	}
 	<-stopped
-	assertStored(t, dir, stored)
+	if n := assertStored(t, dir, stored); n != len(stored) {
+		t.Errorf("%d events are stored and %d were answered", n, len(stored))
+	}
 }
 
-// assertStored opens the store and demands every id.
-func assertStored(t *testing.T, dir string, want []string) {
+// assertStored opens the store, demands every id and returns how many events
+// there are.
+func assertStored(t *testing.T, dir string, want []string) (n int) {
 	t.Helper()
 	store, err := relay.OpenPebble(dir, nil)
 	if err != nil {
@@ -304,6 +307,10 @@ func assertStored(t *testing.T, dir string, want []string) {
 			t.Fatalf("event %s was answered OK and is not stored", id)
 		}
 	}
+	for range store.Query(t.Context(), nostr.Filter{}, time.Now(), 1<<20) {
+		n++
+	}
+	return n
 }
 
 func TestConcurrentPublishersGetEveryOK(t *testing.T) {

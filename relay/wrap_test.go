@@ -78,6 +78,25 @@ func TestRecipientFindsOwnWrapsOnly(t *testing.T) {
 	}
 }
 
+func TestWrapsAndOpenKindsShareOneLimit(t *testing.T) {
+	s, me := start(t), newKey(t)
+	c := dial(t, s)
+	c.authenticate(me)
+	now := nostr.Now()
+	var want []string
+	for i := range nostr.Timestamp(4) {
+		w := newKey(t).event(1059, now-2*i, "", nostr.Tags{{"p", me.pub}})
+		note := newKey(t).note(now-2*i-1, "")
+		c.accept(w)
+		c.accept(note)
+		want = append(want, w.ID, note.ID)
+	}
+	got := c.stored(nostr.Filter{Kinds: []int{0, 1059}, Limit: 3})
+	if diff := cmp.Diff(want[:3], ids(got)); diff != "" {
+		t.Errorf("found (-want +got):\n%s", diff)
+	}
+}
+
 func TestLiveWrapsReachTheirRecipientOnly(t *testing.T) {
 	s := start(t)
 	me, thief := newKey(t), newKey(t)

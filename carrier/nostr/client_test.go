@@ -226,6 +226,46 @@ func TestCursorOfTheFutureIsNotBelieved(t *testing.T) {
 	}
 }
 
+func TestMarkGoesBackWhenALiveWrapCouldNotBeStored(t *testing.T) {
+	me := newKey(t)
+	wrap := wraps(t, newKey(t), me.PublicKey(), 1)[0]
+	since := make(chan string, 10)
+	url := serve(t, "", func(frame []json.RawMessage, send func(string)) {
+		if text(frame[0]) != "REQ" {
+			return
+		}
+		id := text(frame[1])
+		var f map[string]json.RawMessage
+		_ = json.Unmarshal(frame[2], &f)
+		if f["until"] == nil {
+			since <- string(f["since"])
+			send(fmt.Sprintf(`["EOSE",%q]`, id))
+			send(fmt.Sprintf(`["EVENT",%q,%s]`, id, wrap.Bytes))
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	sessions := 0
+	err := newCarrier(t, me, url).Receive(ctx, "", func(_ context.Context, wrap []byte, _ carrier.Cursor) error {
+		if wrap == nil {
+			return nil
+		}
+		if sessions++; sessions == 2 {
+			cancel()
+			return nil
+		}
+		return errors.New("disk full")
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("Receive = %v", err)
+	}
+	for range 2 {
+		if got := <-since; got != "" {
+			t.Errorf("the relay was asked since %s, want everything", got)
+		}
+	}
+}
+
 func TestQueryIsBounded(t *testing.T) {
 	key := newKey(t)
 	url := serve(t, "", func(frame []json.RawMessage, send func(string)) {

@@ -1,5 +1,3 @@
-// Package relaytest starts a real relay on a loopback port for the tests of
-// other packages.
 package relaytest
 
 import (
