@@ -55,9 +55,8 @@ func (a *Agent) Propose(ctx context.Context, q ProposeRequest) (*Proposal, error
 		return nil, fmt.Errorf("signing the proposal: %w", err)
 	}
 	body := message.AgreementPropose{Revision: string(revision), Signature: signature}
-	// The venue refuses a signature older than MaxSkew, so the message need not
-	// live longer.
-	m, err := message.New(message.TypeAgreementPropose, a.key.PublicKey(), agr.Venue, body, a.now(), agreement.MaxSkew)
+	life := min(commandLifetime, agr.Deadline.Sub(a.now())) // after the deadline nothing is locked
+	m, err := message.New(message.TypeAgreementPropose, a.key.PublicKey(), agr.Venue, body, a.now(), life)
 	if err != nil {
 		return nil, fmt.Errorf("making the proposal: %w", err)
 	}

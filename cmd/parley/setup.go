@@ -1,13 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/parleykit/parley/agent"
+	"github.com/parleykit/parley/internal/httpserver"
 )
 
 type initCmd struct {
@@ -108,6 +110,7 @@ func (c *statusCmd) Run(s *session) error {
 type runCmd struct {
 	LogLevel  string `help:"Least level that is logged: debug, info, warn or error." enum:"debug,info,warn,error" default:"info"`
 	LogFormat string `help:"Form of the log: text or json." enum:"text,json" default:"text"`
+	Metrics   string `help:"Show metrics and health on this loopback address, such as 127.0.0.1:9418." placeholder:"HOST:PORT"`
 }
 
 // Help is printed below the flags.
@@ -135,15 +138,18 @@ func (c *runCmd) Run(s *session) error {
 	if c.LogFormat == "json" {
 		handler = slog.NewJSONHandler(s.err.out, opts)
 	}
-	a, err := agent.New(s.ctx, agent.Options{
-		Home: home, Logger: slog.New(handler), Registerer: prometheus.NewRegistry(),
-	})
+	logger := slog.New(handler)
+	observer, err := httpserver.New(httpserver.Options{MetricsListen: c.Metrics, Logger: logger})
 	if err != nil {
+		return &agent.Error{Code: agent.CodeUnavailable, Detail: err.Error()}
+	}
+	a, err := agent.New(s.ctx, agent.Options{Home: home, Logger: logger, Registerer: observer.Registry()})
+	if err != nil {
+		observer.Close()
 		return err
 	}
-	err = a.Run(s.ctx)
-	if closing := a.Close(); err == nil {
-		err = closing
-	}
-	return err
+	group, ctx := errgroup.WithContext(s.ctx)
+	group.Go(func() error { return a.Run(ctx) })
+	group.Go(func() error { return observer.Run(ctx) })
+	return errors.Join(group.Wait(), a.Close())
 }

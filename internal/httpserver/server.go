@@ -26,7 +26,8 @@ const (
 
 // Options of New.
 type Options struct {
-	// Listen is host:port of the public listener; port 0 takes a free one.
+	// Listen is host:port of the public listener; port 0 takes a free one, ""
+	// is none, for a process that only shows its metrics.
 	Listen string
 	// MetricsListen is host:port of /metrics, /healthz and /readyz; "" for none.
 	MetricsListen string
@@ -140,6 +141,9 @@ func (s *Server) bind() (err error) {
 			return fmt.Errorf("listening for metrics: %w", err)
 		}
 	}
+	if s.opts.Listen == "" {
+		return nil
+	}
 	if s.listener, err = net.Listen("tcp", s.opts.Listen); err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
@@ -148,6 +152,9 @@ func (s *Server) bind() (err error) {
 
 // resolveOrigin takes the configured origin or derives one from the listener.
 func (s *Server) resolveOrigin() (err error) {
+	if s.listener == nil {
+		return nil
+	}
 	if s.opts.Origin != "" {
 		s.origin, err = ParseOrigin(s.opts.Origin)
 		return err
@@ -168,15 +175,17 @@ func (s *Server) resolveOrigin() (err error) {
 	return err
 }
 
-// Addr is the public listener's address.
-func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+// Addr is the public listener's address; nil for none.
+func (s *Server) Addr() net.Addr { return addrOf(s.listener) }
 
 // MetricsAddr is the metrics listener's address; nil for none.
-func (s *Server) MetricsAddr() net.Addr {
-	if s.observer == nil {
+func (s *Server) MetricsAddr() net.Addr { return addrOf(s.observer) }
+
+func addrOf(listener net.Listener) net.Addr {
+	if listener == nil {
 		return nil
 	}
-	return s.observer.Addr()
+	return listener.Addr()
 }
 
 // Origin is how clients name this server, given or derived.
@@ -225,13 +234,15 @@ func (s *Server) Run(ctx context.Context) error {
 	defer endRequests()
 	public := s.httpServer(s, base)
 	failed := make(chan error, 3)
-	go func() { failed <- s.servePublic(public) }()
-	go func() { failed <- public.Serve(s.inside) }()
+	if s.listener != nil {
+		go func() { failed <- s.servePublic(public) }()
+		go func() { failed <- public.Serve(s.inside) }()
+		s.logger.InfoContext(ctx, "serving", "origin", s.origin.String(), "listen", s.Addr().String())
+	}
 	private := s.httpServer(s.observerHandler(), base)
 	if s.observer != nil {
 		go func() { failed <- private.Serve(s.observer) }()
 	}
-	s.logger.InfoContext(ctx, "serving", "origin", s.origin.String(), "listen", s.Addr().String())
 	var err error
 	select {
 	case <-ctx.Done():
