@@ -59,7 +59,8 @@ func answerOf(o Outcome) *answer {
 	case Deleted:
 		return &answer{text: "blocked: the event was deleted by its author", result: resultDeleted}
 	case OverQuota:
-		return &answer{text: "restricted: the recipient's box is full", result: resultRestricted}
+		// Not "restricted": room comes back as wraps expire, so trying again helps.
+		return &answer{text: "rate-limited: the recipient's box is full", result: resultRateLimited}
 	}
 	return &answer{text: "error: the event was not stored", result: resultError}
 }

@@ -158,7 +158,7 @@ func TestWrapIsRefused(t *testing.T) {
 	c.refuse(sender.event(1059, now, strings.Repeat("x", 64<<10), nostr.Tags{{"p", admitted.pub}}), "invalid: event is larger")
 	c.accept(wrap(t, admitted.pub))
 	c.accept(wrap(t, admitted.pub))
-	c.refuse(wrap(t, admitted.pub), "restricted: ")
+	c.refuse(wrap(t, admitted.pub), "rate-limited: the recipient")
 	c.accept(sender.note(now, "quota counts wraps only"))
 }
 
@@ -168,7 +168,7 @@ func TestExpiryFreesTheQuota(t *testing.T) {
 	s := relaytest.Start(t, relay.Options{WrapQuota: 1, Now: clock.Now, SweepInterval: time.Millisecond})
 	c := dial(t, s)
 	c.accept(wrap(t, me.pub))
-	c.refuse(wrap(t, me.pub), "restricted: ")
+	c.refuse(wrap(t, me.pub), "rate-limited: the recipient")
 	clock.advance(2 * time.Hour)
 	next := newKey(t).event(1059, nostr.Now(), "", nostr.Tags{{"p", me.pub}})
 	eventually(t, func() bool { return c.publish(next).ok })
