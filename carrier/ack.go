@@ -25,6 +25,9 @@ func (e *Engine) takeAnswer(ctx context.Context, tx *sql.Tx, in *arrival) (recei
 	if err != nil || !matched {
 		return receipt{result: resultUnmatched}, err
 	}
+	if !in.trusted && change == nil {
+		return receipt{result: resultAnswer}, nil // whoever was written to once does not get a row for each answer
+	}
 	got := receipt{result: resultAnswer, keep: true}
 	if in.Message.Type == message.TypeError && in.trusted {
 		if got, err = e.takeError(ctx, tx, in); err != nil {

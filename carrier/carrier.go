@@ -76,6 +76,7 @@ var (
 	ErrNotFound   = errors.New("carrier: not found")           // no such contact, request or row
 	ErrExists     = errors.New("carrier: message id in use")   // another message of this id went to the same recipient
 	ErrOutboxFull = errors.New("carrier: outbox full")         // MaxOutbox messages wait to be sent
+	ErrPeerFull   = errors.New("carrier: recipient's share of the outbox full")
 	ErrSender     = errors.New("carrier: not from this agent") // Send of a message from another key
 	ErrRunning    = errors.New("carrier: already running")     // a second Run
 	errCursor     = errors.New("carrier: cursor too long")

@@ -70,6 +70,7 @@ type Limits struct {
 	ContactParts      int   // parts of one contact; 0 is 256
 	StrangerParts     int   // parts of one stranger; 0 is 64
 	Outbox            int   // messages that wait to be sent; 0 is 10000
+	OutboxOfPeer      int   // of them to one recipient; 0 is a tenth, at least 1
 	StrangerPartBytes int64 // size of all parts of strangers; 0 is 16 MiB
 }
 
@@ -107,6 +108,7 @@ func (o *Options) setDefaults() {
 	setDefault(&l.StrangerParts, envelope.MaxParts)
 	setDefault(&l.StrangerPartBytes, 16<<20)
 	setDefault(&l.Outbox, 10_000)
+	setDefault(&l.OutboxOfPeer, max(1, l.Outbox/10))
 }
 
 func setDefault[N int | int64 | time.Duration](value *N, def N) {

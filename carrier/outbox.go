@@ -21,7 +21,7 @@ type route struct {
 // Send seals m and stores it for delivery; it is durable when Send returns.
 // m.From must be this agent. Sending the same message again changes nothing;
 // another message under a used id is ErrExists. ErrOutboxFull when too many
-// wait. Errors of package envelope mean that m cannot be sent.
+// wait, ErrPeerFull when too many of them are for this recipient. Errors of package envelope mean that m cannot be sent.
 func (e *Engine) Send(ctx context.Context, m *message.Message) error {
 	sealed, err := e.seal(m, e.now())
 	if err != nil {
@@ -94,7 +94,7 @@ func (e *Engine) insertOutbox(ctx context.Context, tx *sql.Tx, s *sealed, by rou
 	case !errors.Is(err, sql.ErrNoRows):
 		return Change{}, err
 	}
-	if err := e.outboxFits(ctx, tx, s.Type); err != nil {
+	if err := e.outboxFits(ctx, tx, s.Message); err != nil {
 		return Change{}, err
 	}
 	change := Change{Box: BoxOutbox, Peer: s.To, MessageID: s.ID, Type: s.Type, State: StateQueued}
@@ -125,16 +125,25 @@ func (e *Engine) keepUntil(s *sealed) time.Time {
 
 // outboxFits bounds what waits. Answers are exempt: there is at most one for
 // each message received, and a full outbox must not stop receiving.
-func (e *Engine) outboxFits(ctx context.Context, tx *sql.Tx, typ string) error {
-	if message.Types[typ].Unanswered {
+//
+// Nobody may fill it alone: who asks for answers and cannot be reached would
+// silence the agent towards everyone else.
+func (e *Engine) outboxFits(ctx context.Context, tx *sql.Tx, m *message.Message) error {
+	if message.Types[m.Type].Unanswered {
 		return nil
 	}
-	var n int
-	err := tx.QueryRowContext(ctx, "SELECT count(*) FROM carrier_outbox WHERE state = 'queued'").Scan(&n)
-	if err == nil && n >= e.opts.Limits.Outbox {
-		return fmt.Errorf("%w: %d messages wait", ErrOutboxFull, n)
+	var all, ofPeer int
+	err := tx.QueryRowContext(ctx, `SELECT count(*), coalesce(sum(CASE WHEN recipient = $1 THEN 1 ELSE 0 END), 0)
+		FROM carrier_outbox WHERE state = 'queued'`, m.To).Scan(&all, &ofPeer)
+	switch {
+	case err != nil:
+		return err
+	case all >= e.opts.Limits.Outbox:
+		return fmt.Errorf("%w: %d messages wait", ErrOutboxFull, all)
+	case ofPeer >= e.opts.Limits.OutboxOfPeer:
+		return fmt.Errorf("%w: %d messages wait", ErrPeerFull, ofPeer)
 	}
-	return err
+	return nil
 }
 
 // Requeue gives a dead message another chance at every address. ErrNotFound

@@ -23,8 +23,12 @@ func (e *Engine) takePart(ctx context.Context, tx *sql.Tx, opened *envelope.Open
 	if err != nil || !fits {
 		return nil, nil, receipt{result: resultPartsFull}, err
 	}
-	if err := insertPart(ctx, tx, opened, contact, now); err != nil {
+	fresh, err := insertPart(ctx, tx, opened, contact, now)
+	if err != nil {
 		return nil, nil, receipt{}, err
+	}
+	if !fresh && !contact {
+		return nil, nil, receipt{result: resultDuplicate}, nil // a stranger does not get a row for each wrap
 	}
 	parts, wraps, err := storedParts(ctx, tx, opened.Sender, opened.Part.Digest)
 	if err != nil {
@@ -38,8 +42,12 @@ func (e *Engine) takePart(ctx context.Context, tx *sql.Tx, opened *envelope.Open
 	}
 	m, joinErr := envelope.Join(parts, opened.Sender, e.me, now)
 	if joinErr != nil {
-		// Its sender made it so: the wraps are remembered, the parts are not.
-		return nil, nil, receipt{result: envelope.Reason(joinErr), keep: true}, nil
+		// Its sender made it so: the wraps of a contact are remembered, the parts
+		// are not. A stranger's bounds count parts, so nothing of it may stay.
+		if !contact {
+			err = forgetWraps(ctx, tx, wraps)
+		}
+		return nil, nil, receipt{result: envelope.Reason(joinErr), keep: contact}, err
 	}
 	return m, wraps, receipt{}, forgetWraps(ctx, tx, wraps)
 }
@@ -62,17 +70,21 @@ func (e *Engine) partFits(ctx context.Context, tx *sql.Tx, sender string, contac
 		ofSender < int64(l.StrangerParts), nil
 }
 
-// insertPart keeps the first of two parts with one number; both wraps are
-// remembered.
-func insertPart(ctx context.Context, tx *sql.Tx, opened *envelope.Opened, contact bool, now time.Time) error {
+// insertPart keeps the first of two parts with one number, for which it returns
+// true. The wrap of the second is remembered only when it comes from a contact.
+func insertPart(ctx context.Context, tx *sql.Tx, opened *envelope.Opened, contact bool, now time.Time) (fresh bool, err error) {
 	p := opened.Part
-	_, err := tx.ExecContext(ctx, `INSERT INTO carrier_parts (sender, digest, part, total, deflate, wrap_id, stranger, received_at, slice)
+	done, err := tx.ExecContext(ctx, `INSERT INTO carrier_parts (sender, digest, part, total, deflate, wrap_id, stranger, received_at, slice)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (sender, digest, part) DO NOTHING`,
 		opened.Sender, p.Digest, p.Index, p.Total, p.Deflate, opened.WrapID, !contact, now.Unix(), p.Slice)
 	if err != nil {
-		return err
+		return false, err
 	}
-	return keepWrap(ctx, tx, opened.WrapID, opened.Sender, "", opened.Expires.Add(keepAfterExpiry).Unix())
+	n, err := done.RowsAffected()
+	if err != nil || n == 0 && !contact {
+		return false, err
+	}
+	return n > 0, keepWrap(ctx, tx, opened.WrapID, opened.Sender, "", opened.Expires.Add(keepAfterExpiry).Unix())
 }
 
 func storedParts(ctx context.Context, tx *sql.Tx, sender, digest string) (parts []*envelope.Part, wraps []string, err error) {

@@ -86,6 +86,7 @@ type Limits struct {
 	Subscriptions         int // at one time per connection
 	Filters               int // in one REQ
 	FilterValues          int // in one list of a filter
+	FilterBytes           int // memory of the open filters of one connection, as weight counts it
 	Results               int // stored events answered per filter
 	Scan                  int // index entries read per filter
 
@@ -116,6 +117,7 @@ func DefaultLimits() Limits {
 		Subscriptions:         64,
 		Filters:               16,
 		FilterValues:          256,
+		FilterBytes:           512 << 10,
 		Results:               500,
 		Scan:                  50_000,
 
@@ -153,6 +155,7 @@ func (l *Limits) fields() []limitField {
 		{"Subscriptions", &l.Subscriptions, d.Subscriptions, false},
 		{"Filters", &l.Filters, d.Filters, false},
 		{"FilterValues", &l.FilterValues, d.FilterValues, false},
+		{"FilterBytes", &l.FilterBytes, d.FilterBytes, false},
 		{"Results", &l.Results, d.Results, false},
 		{"Scan", &l.Scan, d.Scan, false},
 		{"OutboundMessages", &l.OutboundMessages, d.OutboundMessages, false},

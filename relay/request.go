@@ -42,6 +42,12 @@ func (s *session) request(m message) {
 		filters = append(filters, sc.parts...)
 	}
 	sub := newSubscription(m.id, filters, s.keys, s.deliver)
+	sub.weight = weight(filters)
+	if s.weight+sub.weight > s.relay.opts.Limits.FilterBytes {
+		s.refuseRequest(m.id, requestRestricted, "restricted: the open filters of this connection hold too many values")
+		return
+	}
+	s.weight += sub.weight
 	s.subscriptions[m.id] = sub
 	s.relay.metrics.subscriptions.Inc()
 	s.relay.subscriptions.add(sub)

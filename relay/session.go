@@ -38,6 +38,7 @@ type session struct {
 	pinging       atomic.Bool
 	keys          []string // authenticated public keys
 	subscriptions map[string]*subscription
+	weight        int // of subscriptions
 }
 
 func (r *Relay) newSession(conn *websocket.Conn, address netip.Addr) *session {
@@ -238,6 +239,7 @@ func (s *session) drop(sub *subscription) {
 	s.relay.subscriptions.remove(sub)
 	sub.close()
 	delete(s.subscriptions, sub.id)
+	s.weight -= sub.weight
 	s.relay.metrics.subscriptions.Dec()
 }
 

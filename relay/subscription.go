@@ -24,6 +24,7 @@ type subscription struct {
 	head    []byte // of its EVENT messages
 	filters []nostr.Filter
 	keys    []string // authenticated when it was opened
+	weight  int      // of filters
 	deliver func(*subscription, *Record)
 
 	last *Record // touched by the fan-out goroutine only
@@ -126,6 +127,28 @@ func (s *subscription) close() {
 // is the second lock on the door.
 func visible(rec *Record, keys []string) bool {
 	return rec.Event.Kind != kindWrap || slices.Contains(keys, rec.Recipient)
+}
+
+// Memory that a filter and each value of it take, their places in the index
+// included.
+const (
+	filterWeight = 512
+	valueWeight  = 256
+)
+
+// weight is about how many bytes open filters take. A peer pays a few bytes for
+// a value that costs hundreds, so their sum is bounded for each connection.
+func weight(filters []nostr.Filter) int {
+	total := 0
+	for _, f := range filters {
+		total += filterWeight + valueWeight*(len(f.IDs)+len(f.Authors)+len(f.Kinds))
+		for _, values := range f.Tags {
+			for _, v := range values {
+				total += valueWeight + len(v)
+			}
+		}
+	}
+	return total
 }
 
 // postings are the filters filed under one word of the index.

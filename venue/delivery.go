@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
 
+	"github.com/parleykit/parley/carrier"
 	"github.com/parleykit/parley/protocol/agreement"
 	"github.com/parleykit/parley/protocol/message"
 )
@@ -40,14 +41,26 @@ func (v *Venue) sendInvite(ctx context.Context, tx *sql.Tx, a *agreement.Agreeme
 	return v.send(ctx, tx, to, a.AgreementID, invite, a.Deadline.Time)
 }
 
+// sendIfRoom is send for what its recipient can ask for again: nothing is sent,
+// and nothing fails, while too much waits for that one recipient. A member that
+// cannot be reached must not hold up the room for the others.
+func (v *Venue) sendIfRoom(ctx context.Context, tx *sql.Tx, to, thread string, body message.Body) error {
+	err := v.send(ctx, tx, to, thread, body, forever)
+	if errors.Is(err, carrier.ErrPeerFull) {
+		v.logger.DebugContext(ctx, "message left out", "type", body.Type(), "agreement", thread, "err", err)
+		return nil
+	}
+	return err
+}
+
 // sendEvent tells a member of an event and of the outcome after it.
 func (v *Venue) sendEvent(ctx context.Context, tx *sql.Tx, id, to string, event []byte, outcome string) error {
-	return v.send(ctx, tx, to, id, message.AgreementEvent{Event: jsontext.Value(event), Outcome: outcome}, forever)
+	return v.sendIfRoom(ctx, tx, to, id, message.AgreementEvent{Event: jsontext.Value(event), Outcome: outcome})
 }
 
 // sendArtifact sends a bundle; false when no message can carry it.
 func (v *Venue) sendArtifact(ctx context.Context, tx *sql.Tx, id, to, bundle string) (bool, error) {
-	err := v.send(ctx, tx, to, id, message.AgreementArtifact{AgreementID: id, Bundle: bundle}, forever)
+	err := v.sendIfRoom(ctx, tx, to, id, message.AgreementArtifact{AgreementID: id, Bundle: bundle})
 	if errors.Is(err, message.ErrTooLarge) {
 		return false, nil
 	}
@@ -66,7 +79,7 @@ func (v *Venue) answer(ctx context.Context, tx *sql.Tx, request *message.Message
 	} else {
 		body.Event = jsontext.Value(result.Event)
 	}
-	return v.send(ctx, tx, request.From, thread, body, forever)
+	return v.sendIfRoom(ctx, tx, request.From, thread, body)
 }
 
 // validID is the spelling of an agreement id: a UUIDv7 in lower case.

@@ -24,7 +24,7 @@ func (d *Dialer) HTTPClient() *http.Client {
 	return &http.Client{
 		Transport:     limited{d.transport(), d.opts.MaxBody},
 		CheckRedirect: checkRedirect,
-		Timeout:       d.opts.Timeout,
+		Timeout:       exchangeTimeout,
 	}
 }
 
@@ -33,8 +33,8 @@ func (d *Dialer) newTransport(dial func(ctx context.Context, network, address st
 		DialContext:            dial,
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true,
-		TLSHandshakeTimeout:    d.opts.DialTimeout,
-		ResponseHeaderTimeout:  d.opts.Timeout,
+		TLSHandshakeTimeout:    dialTimeout,
+		ResponseHeaderTimeout:  exchangeTimeout,
 		ExpectContinueTimeout:  time.Second,
 		IdleConnTimeout:        90 * time.Second,
 		MaxIdleConns:           64,

@@ -27,8 +27,11 @@ var (
 	ErrRedirect = errors.New("egress: refused redirect")
 )
 
-// maxAddresses bounds how many addresses of one name are tried.
-const maxAddresses = 8
+const (
+	maxAddresses    = 8                // of one name that are tried
+	dialTimeout     = 10 * time.Second // for resolving and connecting
+	exchangeTimeout = 30 * time.Second // for a whole HTTP exchange with its body
+)
 
 // Resolver turns a name into addresses; *net.Resolver is one. network is "ip",
 // "ip4" or "ip6".
@@ -49,10 +52,6 @@ type Options struct {
 	// Self is the own server, reached without leaving the process by
 	// HTTPClient; nil for none.
 	Self *Self
-	// DialTimeout bounds resolving and connecting; 0 means 10 s.
-	DialTimeout time.Duration
-	// Timeout bounds a whole HTTP exchange with its body; 0 means 30 s.
-	Timeout time.Duration
 	// MaxBody is the largest HTTP answer in bytes; 0 means 4 MiB.
 	MaxBody int64
 	// Resolver; nil is net.DefaultResolver.
@@ -62,12 +61,6 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.DialTimeout <= 0 {
-		o.DialTimeout = 10 * time.Second
-	}
-	if o.Timeout <= 0 {
-		o.Timeout = 30 * time.Second
-	}
 	if o.MaxBody <= 0 {
 		o.MaxBody = 4 << 20
 	}
@@ -121,7 +114,7 @@ func (d *Dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 	if err != nil || port == 0 || host == "" {
 		return nil, fmt.Errorf("%w: no host or no usable port", ErrAddress)
 	}
-	ctx, cancel := context.WithTimeout(ctx, d.opts.DialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	addrs, err := d.resolve(ctx, lookup, canonicalHost(host), uint16(port))
 	if err != nil {

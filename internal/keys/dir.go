@@ -125,6 +125,48 @@ func (d *Dir) find(p Purpose) (File, error) {
 	return File{}, fmt.Errorf("%w: %s has %s and %s", ErrAmbiguous, p, files[0].Path, files[1].Path)
 }
 
+// open reads the one key of a purpose and holds it against its file name.
+func open[K interface{ KID() string }](d *Dir, p Purpose, parse func([]byte) (K, error)) (K, error) {
+	var none K
+	file, err := d.find(p)
+	if err != nil {
+		return none, err
+	}
+	text, err := file.read()
+	if err != nil {
+		return none, err
+	}
+	key, err := parse(text)
+	if err != nil {
+		return none, fmt.Errorf("reading %s: %w", file.Path, err)
+	}
+	if key.KID() != file.KID {
+		return none, fmt.Errorf("%w: %s holds the key %s", ErrMalformed, file.Path, key.KID())
+	}
+	return key, nil
+}
+
+// ensure opens the key of a purpose; where there is none it makes one under the
+// lock, after looking again, so that two processes end with the same key.
+func ensure[K any](d *Dir, p Purpose, open func(Purpose) (*K, error), generate func() (*K, error), store func(Purpose, *K) error) (key *K, err error) {
+	if key, err = open(p); !errors.Is(err, ErrNoKey) {
+		return key, err
+	}
+	err = d.locked(func() error {
+		if key, err = open(p); !errors.Is(err, ErrNoKey) {
+			return err
+		}
+		if key, err = generate(); err != nil {
+			return err
+		}
+		return store(p, key)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return key, nil
+}
+
 // read returns the text of a key file after checking who may read it.
 func (f File) read() ([]byte, error) {
 	before, err := os.Lstat(f.Path)

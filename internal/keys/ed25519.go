@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -25,43 +24,11 @@ type Ed25519 struct {
 var _ crypto.Signer = Ed25519{}
 
 // Ed25519 opens the key of a purpose. ErrNoKey when there is none.
-func (d *Dir) Ed25519(p Purpose) (*Ed25519, error) {
-	file, err := d.find(p)
-	if err != nil {
-		return nil, err
-	}
-	text, err := file.read()
-	if err != nil {
-		return nil, err
-	}
-	key, err := parseEd25519(text)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", file.Path, err)
-	}
-	if key.KID() != file.KID {
-		return nil, fmt.Errorf("%w: %s holds the key %s", ErrMalformed, file.Path, key.KID())
-	}
-	return key, nil
-}
+func (d *Dir) Ed25519(p Purpose) (*Ed25519, error) { return open(d, p, parseEd25519) }
 
 // EnsureEd25519 opens the key of a purpose and makes one when there is none.
-func (d *Dir) EnsureEd25519(p Purpose) (key *Ed25519, err error) {
-	if key, err = d.Ed25519(p); !errors.Is(err, ErrNoKey) {
-		return key, err
-	}
-	err = d.locked(func() error {
-		if key, err = d.Ed25519(p); !errors.Is(err, ErrNoKey) {
-			return err
-		}
-		if key, err = generateEd25519(); err != nil {
-			return err
-		}
-		return d.storeEd25519(p, key)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return key, nil
+func (d *Dir) EnsureEd25519(p Purpose) (*Ed25519, error) {
+	return ensure(d, p, d.Ed25519, generateEd25519, d.storeEd25519)
 }
 
 func generateEd25519() (*Ed25519, error) {

@@ -92,46 +92,19 @@ func ParsePublic(text string) (string, error) {
 }
 
 // Nostr opens the key of a purpose. ErrNoKey when there is none.
-func (d *Dir) Nostr(p Purpose) (*Nostr, error) {
-	file, err := d.find(p)
-	if err != nil {
-		return nil, err
-	}
-	text, err := file.read()
-	if err != nil {
-		return nil, err
-	}
+func (d *Dir) Nostr(p Purpose) (*Nostr, error) { return open(d, p, parseNSec) }
+
+// parseNSec reads what a key file holds: an nsec, never bare hex.
+func parseNSec(text []byte) (*Nostr, error) {
 	if !strings.HasPrefix(string(text), prefixSecret+"1") {
-		return nil, fmt.Errorf("%w: %s holds no nsec", ErrMalformed, file.Path)
+		return nil, fmt.Errorf("%w: no nsec", ErrMalformed)
 	}
-	key, err := ParseNostr(string(text))
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", file.Path, err)
-	}
-	if key.KID() != file.KID {
-		return nil, fmt.Errorf("%w: %s holds the key %s", ErrMalformed, file.Path, key.KID())
-	}
-	return key, nil
+	return ParseNostr(string(text))
 }
 
 // EnsureNostr opens the key of a purpose and makes one when there is none.
-func (d *Dir) EnsureNostr(p Purpose) (key *Nostr, err error) {
-	if key, err = d.Nostr(p); !errors.Is(err, ErrNoKey) {
-		return key, err
-	}
-	err = d.locked(func() error {
-		if key, err = d.Nostr(p); !errors.Is(err, ErrNoKey) {
-			return err
-		}
-		if key, err = GenerateNostr(); err != nil {
-			return err
-		}
-		return d.storeNostr(p, key)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return key, nil
+func (d *Dir) EnsureNostr(p Purpose) (*Nostr, error) {
+	return ensure(d, p, d.Nostr, GenerateNostr, d.storeNostr)
 }
 
 // ImportNostr stores a secret given as nsec or 64 hex digits. Importing the
