@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -117,7 +116,7 @@ func startServer(t *testing.T, change func(*config.Config)) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := signal.NotifyContext(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.run(ctx) }()
 	t.Cleanup(func() {

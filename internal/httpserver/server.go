@@ -233,6 +233,9 @@ func (s *Server) Run(ctx context.Context) error {
 	base, endRequests := context.WithCancel(context.WithoutCancel(ctx))
 	defer endRequests()
 	public := s.httpServer(s, base)
+	if s.cert != nil {
+		public.TLSConfig = s.cert.config()
+	}
 	failed := make(chan error, 3)
 	if s.listener != nil {
 		go func() { failed <- s.servePublic(public) }()
@@ -256,7 +259,6 @@ func (s *Server) servePublic(server *http.Server) error {
 	if s.cert == nil {
 		return server.Serve(s.listener)
 	}
-	server.TLSConfig = s.cert.config()
 	return server.ServeTLS(s.listener, "", "")
 }
 
@@ -279,11 +281,11 @@ func (s *Server) httpServer(handler http.Handler, base context.Context) *http.Se
 // drain ends both servers; the metrics one last.
 func (s *Server) drain(public, private *http.Server, endRequests context.CancelFunc) error {
 	s.draining.Store(true)
-	s.logger.Info("draining")
 	ctx, cancel := context.WithTimeout(context.Background(), s.opts.DrainTimeout)
 	defer cancel()
+	s.logger.InfoContext(ctx, "draining")
 	if err := public.Shutdown(ctx); err != nil {
-		s.logger.Warn("cutting open requests", "err", err)
+		s.logger.WarnContext(ctx, "cutting open requests", "err", err)
 		_ = public.Close()
 	}
 	endRequests()
