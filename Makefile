@@ -19,7 +19,7 @@ build:
 	$(GO) build -trimpath -o bin/ ./cmd/...
 
 demo:
-	@echo "Building Parley (a first build takes a minute or two) ..."
+	@echo "Building Parley (the first build takes a few minutes, in silence) ..."
 	@$(GO) test -c -o bin/demo.test .
 	@bin/demo.test -test.run '^TestDemo$$' -demo
 

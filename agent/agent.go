@@ -30,6 +30,10 @@ type Options struct {
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
 	Now        func() time.Time      // nil is time.Now
 
+	// PassphraseFile holds the passphrase of the agent's key (NIP-49); empty for
+	// a key stored in clear. A key that is made is stored with it.
+	PassphraseFile string
+
 	// AllowPrivate lets private addresses be dialed, for servers of one closed
 	// network. The addresses of pinned servers are always allowed.
 	AllowPrivate bool
@@ -44,6 +48,7 @@ type Agent struct {
 	metrics *metrics
 	lock    *lock
 	db      *database.DB
+	keyDir  *keys.Dir
 	key     *keys.Nostr
 	feed    *feed
 
@@ -92,21 +97,20 @@ func (a *Agent) open(ctx context.Context) (err error) {
 	if a.lock, err = acquire(a.home); err != nil {
 		return err
 	}
-	folder, err := keys.Open(filepath.Join(a.home, keysName))
-	if err != nil {
-		return fmt.Errorf("opening the keys: %w", err)
+	if a.keyDir, err = openKeyFolder(a.home, a.opts.PassphraseFile); err != nil {
+		return err
 	}
 	// A database without its key is a home half restored: a new key would be
 	// another agent. Only Create, on an empty home, makes one.
-	a.key, err = folder.Nostr(keys.Agent)
+	a.key, err = a.keyDir.Nostr(keys.Agent)
 	if errors.Is(err, keys.ErrNoKey) && a.opts.Create && !exists(filepath.Join(a.home, databaseName)) {
-		a.key, err = folder.EnsureNostr(keys.Agent)
+		a.key, err = a.keyDir.EnsureNostr(keys.Agent)
 	}
 	if errors.Is(err, keys.ErrNoKey) {
-		return unavailable("the home %s has a database but no key", a.home).hint("restore %s from your backup", folder.Path())
+		return unavailable("the home %s has a database but no key", a.home).hint("restore %s from your backup", a.keyDir.Path())
 	}
 	if err != nil {
-		return fmt.Errorf("opening the key: %w", err)
+		return keyProblem(err)
 	}
 	a.db, err = database.Open(ctx, "sqlite:"+filepath.Join(a.home, databaseName),
 		database.Options{Logger: a.opts.Logger, Registerer: a.opts.Registerer})

@@ -21,16 +21,9 @@ func (a *Agent) takeArtifact(ctx context.Context, tx *sql.Tx, m *message.Message
 	if err := message.DecodeBody(m, &body); err != nil {
 		return a.refuse(ctx, tx, m, "", refusedShape, err)
 	}
-	r, err := roomByID(ctx, tx, body.AgreementID)
-	switch {
-	case err != nil:
-		return fmt.Errorf("reading the room: %w", err)
-	case r == nil && a.now().Sub(m.SentAt.Time) < patience:
-		return errEarly
-	case r == nil:
-		return a.refuse(ctx, tx, m, body.AgreementID, refusedUnknown, errors.New("a bundle of an unknown room"))
-	case r.agreement.Venue != m.From:
-		return a.refuse(ctx, tx, m, body.AgreementID, refusedVenue, errors.New("a bundle from a key that is not the room's venue"))
+	r, err := a.roomOf(ctx, tx, m, body.AgreementID, "a bundle")
+	if err != nil || r == nil {
+		return err
 	}
 	bundle, reason, err := checkBundle(r, []byte(body.Bundle))
 	if err != nil {

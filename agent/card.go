@@ -12,12 +12,13 @@ import (
 	gonostr "github.com/nbd-wtf/go-nostr"
 
 	"github.com/parleykit/parley/carrier/nostr"
+	"github.com/parleykit/parley/internal/keys"
 	"github.com/parleykit/parley/protocol/canonical"
 	"github.com/parleykit/parley/protocol/card"
 )
 
-// DefaultCardLifetime is how long a card is valid when nothing else is asked.
-const DefaultCardLifetime = 90 * 24 * time.Hour
+// defaultCardLifetime is how long a card is valid when nothing else is asked.
+const defaultCardLifetime = 90 * 24 * time.Hour
 
 // Card is a checked card as the operations show it.
 type Card struct {
@@ -31,7 +32,9 @@ type Card struct {
 	Carriers     []CardCarrier  `json:"carriers"`
 	CreatedAt    canonical.Time `json:"created_at"`
 	ExpiresAt    canonical.Time `json:"expires_at"`
-	Moved        string         `json:"moved,omitempty"` // hex key that succeeds this one
+	Moved        string         `json:"moved,omitempty"`    // hex key that succeeds this one
+	MoveProven   bool           `json:"move_proven"`        // the card of that key says so too
+	Previous     string         `json:"previous,omitempty"` // hex key that this one claims to succeed
 	Expired      bool           `json:"expired"`
 	EventID      string         `json:"event_id"`
 }
@@ -95,6 +98,7 @@ func (a *Agent) ShowCard(ctx context.Context, q ShowCardRequest) (*Card, error) 
 	}
 	switch {
 	case found != nil:
+		a.lookUpMoves(ctx, found)
 		return found, nil
 	case pubkey == a.key.PublicKey():
 		return nil, notFound("this agent has published no card").hint("parley card publish --about TEXT --can WORD,WORD")
@@ -123,7 +127,7 @@ func (a *Agent) PublishCard(ctx context.Context, q PublishCardRequest) (*Publish
 }
 
 func (a *Agent) profile(ctx context.Context) (profile, error) {
-	p := profile{LifetimeSeconds: int64(DefaultCardLifetime / time.Second)}
+	p := profile{LifetimeSeconds: int64(defaultCardLifetime / time.Second)}
 	text, err := a.setting(ctx, settingCard)
 	if err != nil || text == "" {
 		return p, err
@@ -139,31 +143,14 @@ func (a *Agent) publish(ctx context.Context, p profile) (*PublishCardResponse, e
 	if err != nil {
 		return nil, fmt.Errorf("reading the servers: %w", err)
 	}
-	c, list, err := a.signCard(ctx, p, servers)
+	moved, err := a.moves(ctx)
 	if err != nil {
 		return nil, err
 	}
-	response := &PublishCardResponse{}
-	accepted := false
-	for _, relay := range relaysOf(servers) {
-		for _, ev := range []*gonostr.Event{c, list} {
-			result := Published{Relay: relay, Kind: ev.Kind, OK: true}
-			if err := a.publishEvent(ctx, relay, ev); err != nil {
-				result.OK, result.Reason = false, err.Error()
-			}
-			accepted = accepted || result.OK && ev.Kind == card.Kind
-			response.Relays = append(response.Relays, result)
-		}
-	}
-	if !accepted {
-		return nil, refused("no relay took the card: %s: %s", response.Relays[0].Relay, response.Relays[0].Reason)
-	}
-	a.metrics.cards.Inc()
-	shown, err := a.rememberCard(ctx, c)
+	response, err := a.publishAs(ctx, a.key, p, servers, moved.of(a.key.PublicKey()))
 	if err != nil {
 		return nil, err
 	}
-	response.Card = *shown
 	text, err := json.Marshal(p)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the card's profile: %w", err)
@@ -171,20 +158,67 @@ func (a *Agent) publish(ctx context.Context, p profile) (*PublishCardResponse, e
 	return response, a.setSetting(ctx, settingCard, string(text))
 }
 
+// publishAs signs and publishes the card of a key and remembers it.
+func (a *Agent) publishAs(ctx context.Context, key *keys.Nostr, p profile, servers []Server, place place) (*PublishCardResponse, error) {
+	c, list, err := a.signCard(ctx, key, p, servers, place)
+	if err != nil {
+		return nil, err
+	}
+	response := &PublishCardResponse{}
+	if response.Relays, err = a.publishAll(ctx, servers, c, list); err != nil {
+		return nil, err
+	}
+	a.metrics.cards.Inc()
+	shown, err := a.rememberCard(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	response.Card = *shown
+	return response, nil
+}
+
+// publishAll gives events to every own relay. It fails when none took the first.
+func (a *Agent) publishAll(ctx context.Context, servers []Server, events ...*gonostr.Event) ([]Published, error) {
+	var results []Published
+	accepted := false
+	for _, relay := range relaysOf(servers) {
+		for i, ev := range events {
+			result := Published{Relay: relay, Kind: ev.Kind, OK: true}
+			if err := a.publishEvent(ctx, relay, ev); err != nil {
+				result.OK, result.Reason = false, err.Error()
+			}
+			accepted = accepted || result.OK && i == 0
+			results = append(results, result)
+		}
+	}
+	if len(results) == 0 {
+		return nil, errNoServer()
+	}
+	if !accepted {
+		what := "card"
+		if events[0].Kind != card.Kind {
+			what = "event"
+		}
+		return nil, refused("no relay took the %s: %s: %s", what, results[0].Relay, results[0].Reason)
+	}
+	return results, nil
+}
+
 // signCard makes the card and the relay list generated from it. Their
 // created_at is later than that of the card before, so that it is replaced.
-func (a *Agent) signCard(ctx context.Context, p profile, servers []Server) (*gonostr.Event, *gonostr.Event, error) {
+func (a *Agent) signCard(ctx context.Context, key *keys.Nostr, p profile, servers []Server, place place) (*gonostr.Event, *gonostr.Event, error) {
 	relays := relaysOf(servers)
 	if len(relays) == 0 {
 		return nil, nil, errNoServer()
 	}
 	now := a.now()
-	if last, err := a.knownCard(ctx, a.key.PublicKey()); err == nil && last != nil && !last.CreatedAt.Before(now.Truncate(time.Second)) {
+	if last, err := a.knownCard(ctx, key.PublicKey()); err == nil && last != nil && !last.CreatedAt.Before(now.Truncate(time.Second)) {
 		now = last.CreatedAt.Add(time.Second)
 	}
 	c := &card.Card{
 		Name: card.DefaultName, Alt: a.about(ctx, p), Protocols: []string{"parley/1"}, Capabilities: p.Can,
 		Expires: now.Add(time.Duration(p.LifetimeSeconds) * time.Second),
+		Moved:   place.moved, Previous: place.previous,
 	}
 	for i, relay := range relays {
 		c.Carriers = append(c.Carriers, card.Carrier{Scheme: card.SchemeNostr, Address: relay, Priority: i})
@@ -195,7 +229,7 @@ func (a *Agent) signCard(ctx context.Context, p profile, servers []Server) (*gon
 	}
 	list := card.RelayList(c, now)
 	for _, e := range []*gonostr.Event{&ev, &list} {
-		if err := a.key.Sign(e); err != nil {
+		if err := key.Sign(e); err != nil {
 			return nil, nil, fmt.Errorf("signing the card: %w", err)
 		}
 	}
@@ -253,28 +287,36 @@ func (a *Agent) rememberCard(ctx context.Context, ev *gonostr.Event) (*Card, err
 // knownCard is the newest card seen of a key, expired or not; nil when there
 // is none.
 func (a *Agent) knownCard(ctx context.Context, pubkey string) (*Card, error) {
+	ev, c, err := a.storedCard(ctx, pubkey)
+	if err != nil || c == nil {
+		return nil, err
+	}
+	return a.showCard(ctx, ev, c), nil
+}
+
+func (a *Agent) storedCard(ctx context.Context, pubkey string) (*gonostr.Event, *card.Card, error) {
 	var data []byte
 	err := a.db.View(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		return tx.QueryRowContext(ctx, `SELECT event FROM agent_cards WHERE pubkey = $1
 			ORDER BY d = $2 DESC, created_at DESC LIMIT 1`, pubkey, card.DefaultName).Scan(&data)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading a card: %w", err)
-	}
-	ev, err := canonical.DecodeEvent(data)
-	if err != nil {
-		return nil, fmt.Errorf("reading a card: %w", err)
+		return nil, nil, fmt.Errorf("reading a card: %w", err)
 	}
 	// It was valid when it came; read it as of then, so that an expired one
 	// can still be shown.
+	ev, err := canonical.DecodeEvent(data)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading a card: %w", err)
+	}
 	c, err := card.Parse(ev, ev.CreatedAt.Time())
 	if err != nil {
-		return nil, fmt.Errorf("reading a card: %w", err)
+		return nil, nil, fmt.Errorf("reading a card: %w", err)
 	}
-	return a.showCard(ctx, ev, c), nil
+	return ev, c, nil
 }
 
 func (a *Agent) showCard(ctx context.Context, ev *gonostr.Event, c *card.Card) *Card {
@@ -282,7 +324,7 @@ func (a *Agent) showCard(ctx context.Context, ev *gonostr.Event, c *card.Card) *
 		PubKey: c.PubKey, NPub: npub(c.PubKey), Name: c.Name, Petname: a.petname(ctx, c.PubKey), About: c.Alt,
 		Capabilities: append([]string{}, c.Capabilities...), Protocols: append([]string{}, c.Protocols...),
 		Carriers: []CardCarrier{}, CreatedAt: canonical.At(c.CreatedAt), ExpiresAt: canonical.At(c.Expires),
-		Moved: c.Moved, Expired: !a.now().Before(c.Expires), EventID: ev.ID,
+		Moved: c.Moved, MoveProven: a.moveProven(ctx, c), Previous: c.Previous, Expired: !a.now().Before(c.Expires), EventID: ev.ID,
 	}
 	for _, carrier := range c.Carriers {
 		shown.Carriers = append(shown.Carriers, CardCarrier(carrier))

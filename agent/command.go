@@ -50,7 +50,7 @@ func (a *Agent) storeCommand(ctx context.Context, tx *sql.Tx, m *message.Message
 
 const commandColumns = `message_id, agreement_id, action, body, state, code, detail, seq, sent_at`
 
-func scanCommand(row interface{ Scan(...any) error }) (Command, error) {
+func scanCommand(row scanner) (Command, error) {
 	var c Command
 	var sent int64
 	err := row.Scan(&c.ID, &c.AgreementID, &c.Action, &c.Body, &c.State, &c.Code, &c.Detail, &c.Seq, &sent)

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/parleykit/parley/carrier"
@@ -16,6 +17,9 @@ type Contact struct {
 	Note    string         `json:"note,omitempty"` // such as "venue of https://parley.example"
 	AddedAt canonical.Time `json:"added_at"`
 	About   string         `json:"about,omitempty"` // what its card says
+
+	Moved      string `json:"moved,omitempty"`       // hex key that its card names as its successor
+	MoveProven bool   `json:"move_proven,omitempty"` // the card of that key says so too
 }
 
 // ContactRequest names a key and, where one is given, its petname.
@@ -57,8 +61,11 @@ func (a *Agent) AddContact(ctx context.Context, q ContactRequest) (*Contact, err
 	if err := link.engine.AddContact(ctx, carrier.Contact{PubKey: pubkey, Name: q.Name}); err != nil {
 		return nil, fmt.Errorf("adding the contact: %w", err)
 	}
-	if _, err := a.freshCard(ctx, pubkey); err != nil {
+	found, err := a.freshCard(ctx, pubkey)
+	if err != nil {
 		a.log.DebugContext(ctx, "no card for a new contact", "err", err)
+	} else {
+		a.lookUpMoves(ctx, found)
 	}
 	return a.contact(ctx, pubkey)
 }
@@ -89,17 +96,15 @@ func (a *Agent) contact(ctx context.Context, pubkey string) (*Contact, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := link.engine.Contacts(ctx)
+	c, err := link.engine.Contact(ctx, pubkey)
+	if errors.Is(err, carrier.ErrNotFound) {
+		return nil, notFound("%s is no contact", npub(pubkey))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading contacts: %w", err)
 	}
-	for _, c := range list {
-		if c.PubKey == pubkey {
-			contact := a.describe(ctx, c)
-			return &contact, nil
-		}
-	}
-	return nil, notFound("%s is no contact", npub(pubkey))
+	contact := a.describe(ctx, c)
+	return &contact, nil
 }
 
 func (a *Agent) describe(ctx context.Context, c carrier.Contact) Contact {
@@ -107,7 +112,7 @@ func (a *Agent) describe(ctx context.Context, c carrier.Contact) Contact {
 		PubKey: c.PubKey, NPub: npub(c.PubKey), Name: c.Name, Note: c.Note, AddedAt: canonical.At(c.AddedAt),
 	}
 	if card, err := a.knownCard(ctx, c.PubKey); err == nil && card != nil {
-		contact.About = card.About
+		contact.About, contact.Moved, contact.MoveProven = card.About, card.Moved, card.MoveProven
 	}
 	return contact
 }

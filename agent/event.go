@@ -39,18 +39,28 @@ func (a *Agent) takeEvent(ctx context.Context, tx *sql.Tx, m *message.Message) e
 	if err != nil {
 		return a.refuse(ctx, tx, m, "", refusedShape, err)
 	}
-	r, err := roomByID(ctx, tx, event.AgreementID)
-	switch {
-	case err != nil:
-		return fmt.Errorf("reading the room: %w", err)
-	case r == nil && a.now().Sub(m.SentAt.Time) < patience:
-		return errEarly
-	case r == nil:
-		return a.refuse(ctx, tx, m, event.AgreementID, refusedUnknown, errors.New("an event of an unknown room"))
-	case r.agreement.Venue != m.From:
-		return a.refuse(ctx, tx, m, event.AgreementID, refusedVenue, errors.New("an event from a key that is not the room's venue"))
+	r, err := a.roomOf(ctx, tx, m, event.AgreementID, "an event")
+	if err != nil || r == nil {
+		return err
 	}
 	return a.applyEvent(ctx, tx, m, r, event, data, body.Outcome)
+}
+
+// roomOf finds the room that m is about, what its venue sent; nil once m is
+// refused.
+func (a *Agent) roomOf(ctx context.Context, tx *sql.Tx, m *message.Message, id, what string) (*room, error) {
+	r, err := roomByID(ctx, tx, id)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading the room: %w", err)
+	case r == nil && a.now().Sub(m.SentAt.Time) < patience:
+		return nil, errEarly
+	case r == nil:
+		return nil, a.refuse(ctx, tx, m, id, refusedUnknown, errors.New(what+" of an unknown room"))
+	case r.agreement.Venue != m.From:
+		return nil, a.refuse(ctx, tx, m, id, refusedVenue, errors.New(what+" from a key that is not the room's venue"))
+	}
+	return r, nil
 }
 
 // readEvent reads an event and its canonical bytes.

@@ -59,6 +59,11 @@ func (a *Agent) FindCards(ctx context.Context, q FindRequest) (*FindResponse, er
 			response.Cards = append(response.Cards, *c)
 		}
 	}
+	moved := make([]*Card, len(response.Cards))
+	for i := range response.Cards {
+		moved[i] = &response.Cards[i]
+	}
+	a.lookUpMoves(ctx, moved...)
 	slices.SortStableFunc(response.Cards, func(x, y Card) int { return y.CreatedAt.Compare(x.CreatedAt.Time) })
 	return response, nil
 }

@@ -39,6 +39,8 @@ var operations = []Operation{
 	offline("agent.refusals", "what was refused and why, newest first", (*Agent).Refusals),
 	offline("server.pin", "fetch a server's signed document and pin its key", (*Agent).PinServer),
 	offline("server.trust", "replace a pinned server key after a person compared it", (*Agent).TrustServer),
+	online("key.succeed", "make a new key take the place of the agent's; the daemon must be stopped", (*Agent).SucceedKey),
+	offline("key.revoke", "ask the relays to delete the own card and relay list", (*Agent).RevokeKey),
 	offline("card.show", "the card of an agent, or its own", (*Agent).ShowCard),
 	offline("card.publish", "sign the own card and publish it", (*Agent).PublishCard),
 	offline("card.find", "look for cards by key or by capability", (*Agent).FindCards),
@@ -63,13 +65,13 @@ func Operations() []Operation { return slices.Clone(operations) }
 // Empty is the request of operations that need none.
 type Empty struct{}
 
-// MaxWait bounds wait_seconds of a request.
-const MaxWait = 3600
+// maxWait bounds wait_seconds of a request.
+const maxWait = 3600
 
 // waitTime reads wait_seconds.
 func waitTime(seconds int) (time.Duration, error) {
-	if seconds < 0 || seconds > MaxWait {
-		return 0, invalid("wait_seconds must lie between 0 and %d", MaxWait)
+	if seconds < 0 || seconds > maxWait {
+		return 0, invalid("wait_seconds must lie between 0 and %d", maxWait)
 	}
 	return time.Duration(seconds) * time.Second, nil
 }

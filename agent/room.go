@@ -35,11 +35,14 @@ type room struct {
 	queriedAt int64
 }
 
+// scanner is *sql.Row or *sql.Rows.
+type scanner interface{ Scan(...any) error }
+
 const roomColumns = `me, revision, signature, state, reason, outcome, last_seq, queried_at`
 
 // scanRoom reads a row and computes everything that can be computed from the
 // revision's bytes again, so that the database is not trusted with a digest.
-func scanRoom(row interface{ Scan(...any) error }) (*room, error) {
+func scanRoom(row scanner) (*room, error) {
 	var r room
 	var signature []byte
 	if err := row.Scan(&r.me, &r.revision, &signature, &r.state, &r.reason, &r.outcome, &r.lastSeq, &r.queriedAt); err != nil {

@@ -220,7 +220,7 @@ func isLoopback(host string) bool {
 
 const serverColumns = `origin, name, relay, venue, server_key, fingerprint, issued_at, pinned_at`
 
-func scanServer(row interface{ Scan(...any) error }) (Server, error) {
+func scanServer(row scanner) (Server, error) {
 	var s Server
 	var issued, pinned int64
 	err := row.Scan(&s.Origin, &s.Name, &s.Relay, &s.Venue, &s.ServerKey, &s.Fingerprint, &issued, &pinned)

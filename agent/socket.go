@@ -112,7 +112,7 @@ func (a *Agent) serve(ctx context.Context, listener *net.UnixListener) error {
 	requests, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	server := &http.Server{
-		Handler:           a.Handler(),
+		Handler:           a.handler(),
 		ReadHeaderTimeout: headerTimeout,
 		MaxHeaderBytes:    8 << 10,
 		BaseContext:       func(net.Listener) context.Context { return requests },
@@ -135,9 +135,9 @@ func (a *Agent) serve(ctx context.Context, listener *net.UnixListener) error {
 	return nil
 }
 
-// Handler is the JSON API: POST /v1/<operation> and GET /v1/events. Whoever
+// handler is the JSON API: POST /v1/<operation> and GET /v1/events. Whoever
 // reaches it acts as the agent; it belongs on the socket only.
-func (a *Agent) Handler() http.Handler {
+func (a *Agent) handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, op := range operations {
 		mux.Handle("POST /v1/"+op.Name, a.operationHandler(op))

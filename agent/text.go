@@ -241,14 +241,25 @@ func (a *Agent) AcceptContact(ctx context.Context, q ContactRequest) (*Contact, 
 	if err != nil {
 		return nil, err
 	}
+	old, err := a.predecessor(ctx, pubkey)
+	if err != nil {
+		return nil, err
+	}
 	err = link.engine.Accept(ctx, pubkey)
+	if errors.Is(err, carrier.ErrNotFound) && old != nil {
+		err = nil
+	}
 	if errors.Is(err, carrier.ErrNotFound) {
 		return nil, notFound("%s has not written", npub(pubkey)).hint("to make it a contact all the same: parley contact add %s", npub(pubkey))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("accepting: %w", err)
 	}
-	if q.Name != "" {
+	if old != nil {
+		if err := a.takePlace(ctx, old, pubkey, q.Name); err != nil {
+			return nil, err
+		}
+	} else if q.Name != "" {
 		if err := link.engine.AddContact(ctx, carrier.Contact{PubKey: pubkey, Name: q.Name}); err != nil {
 			return nil, fmt.Errorf("naming the contact: %w", err)
 		}

@@ -83,8 +83,9 @@ func (e *Engine) applyAnswer(ctx context.Context, tx *sql.Tx, in *arrival) (matc
 	}
 	_, err = tx.ExecContext(ctx, "UPDATE carrier_outbox SET state = $1, reason = $2, acked_at = $3, due_ms = NULL WHERE seq = $4",
 		StateAcked, reason, in.now.Unix(), seq)
-	if in.Message.Type == message.TypeAck {
+	if err == nil && in.Message.Type == message.TypeAck {
 		e.metrics.acks.WithLabelValues("received").Inc()
+		err = saveRoute(ctx, tx, in.Sender, seq, in.Scheme, in.now)
 	}
 	return true, &Change{Box: BoxOutbox, Seq: seq, Peer: in.Sender, MessageID: id, Type: typ, State: StateAcked}, err
 }

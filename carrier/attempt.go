@@ -6,11 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
-
-	"github.com/parleykit/parley/protocol/message"
 )
 
 // Bounds of one attempt.
@@ -35,6 +31,7 @@ type attempt struct {
 	sentAt    time.Time
 	resendAt  time.Time // when the addresses that took it get it again
 	wantsAck  bool
+	worked    endpoint // by which the recipient was reached last
 	wraps     [][]byte
 	targets   []*target
 }
@@ -45,7 +42,9 @@ type target struct {
 	to      Address
 	wraps   int // taken so far
 	retryAt time.Time
-	tried   bool // in this attempt
+	sentAt  time.Time // when it took all of them first
+	chosen  bool      // in this attempt
+	tried   bool      // in this attempt, and something was learnt
 }
 
 // attempt tries a claimed message at every address that is due, and stores how
@@ -84,7 +83,10 @@ func (e *Engine) loadAttempt(ctx context.Context, seq int64) (*attempt, error) {
 		if err != nil {
 			return err
 		}
-		a.wantsAck = contact && !message.Types[a.typ].Unanswered
+		a.wantsAck = wantsAck(a.typ, contact, a.rounds)
+		if a.worked, err = lastRoute(ctx, tx, a.recipient); err != nil {
+			return err
+		}
 		if a.targets, err = deliveries(ctx, tx, seq); err != nil {
 			return err
 		}
@@ -105,97 +107,25 @@ func (e *Engine) loadAttempt(ctx context.Context, seq int64) (*attempt, error) {
 }
 
 func deliveries(ctx context.Context, tx *sql.Tx, seq int64) ([]*target, error) {
-	rows, err := tx.QueryContext(ctx, `SELECT scheme, address, state, reason, attempts, wraps, retry_ms FROM carrier_deliveries
+	rows, err := tx.QueryContext(ctx, `SELECT scheme, address, state, reason, attempts, wraps, retry_ms, sent_ms FROM carrier_deliveries
 		WHERE outbox_seq = $1 ORDER BY scheme, address`, seq)
 	if err != nil {
 		return nil, err
 	}
 	return scanAll(rows, func(rows *sql.Rows) (*target, error) {
 		var t target
-		var retry int64
-		err := rows.Scan(&t.Scheme, &t.Address, &t.State, &t.Reason, &t.Attempts, &t.wraps, &retry)
+		var retry, sent int64
+		err := rows.Scan(&t.Scheme, &t.Address, &t.State, &t.Reason, &t.Attempts, &t.wraps, &retry, &sent)
 		t.to = Address{Scheme: t.Scheme, Address: t.Address}
-		t.retryAt = milliTime(retry)
+		t.retryAt, t.sentAt = milliTime(retry), milliTime(sent)
 		return &t, err
 	})
-}
-
-// deliver finds the recipient's addresses and sends to all that are due, side
-// by side: one that hangs does not hold up the others.
-func (e *Engine) deliver(ctx context.Context, a *attempt) {
-	addresses, err := e.addresses(ctx, a)
-	if err != nil {
-		a.reason = "finding an address: " + err.Error()
-		return
-	}
-	if len(addresses) == 0 {
-		a.reason = unknownReason
-	}
-	a.aim(addresses)
-	now := e.now()
-	var group sync.WaitGroup
-	for _, t := range a.targets {
-		if t.isDue(a, now) {
-			group.Go(func() { e.sendTo(ctx, a, t) })
-		}
-	}
-	group.Wait()
-}
-
-// addresses asks for the recipient's addresses and keeps those that a carrier
-// can serve, best first; for an answer those of the carrier that brought the
-// question, if there are any.
-func (e *Engine) addresses(ctx context.Context, a *attempt) ([]Address, error) {
-	ctx, cancel := context.WithTimeout(ctx, e.opts.SendTimeout)
-	defer cancel()
-	all, err := e.opts.Resolve(ctx, a.recipient)
-	if err != nil {
-		return nil, err
-	}
-	usable := slices.DeleteFunc(slices.Clone(all), func(to Address) bool { return e.carriers[to.Scheme] == nil })
-	other := func(to Address) bool { return to.Scheme != a.scheme }
-	if a.scheme != "" && !slices.ContainsFunc(usable, func(to Address) bool { return !other(to) }) {
-		a.scheme = "" // it writes by a carrier it cannot be answered by
-	}
-	if a.scheme != "" {
-		usable = slices.DeleteFunc(usable, other)
-	}
-	slices.SortStableFunc(usable, func(x, y Address) int { return cmp.Compare(x.Priority, y.Priority) })
-	return usable[:min(len(usable), maxAddresses)], nil
-}
-
-// aim makes the addresses the targets. Ones that were tried before and are no
-// longer named stay only if they took the message.
-func (a *attempt) aim(addresses []Address) {
-	named := make(map[endpoint]bool)
-	for _, to := range addresses {
-		key := endpoint{to.Scheme, to.Address}
-		if !named[key] && !slices.ContainsFunc(a.targets, func(t *target) bool { return key == endpoint{t.Scheme, t.Address} }) {
-			a.targets = append(a.targets, &target{to: to, Delivery: Delivery{Scheme: to.Scheme, Address: to.Address, State: StateQueued}})
-		}
-		named[key] = true
-	}
-	for _, t := range a.targets {
-		if !named[endpoint{t.Scheme, t.Address}] && t.State == StateQueued {
-			t.State, t.Reason, t.tried = StateDead, "address no longer named", true
-		}
-	}
-}
-
-// isDue reports whether the address is to be tried now. A round of resending
-// starts the addresses that took the message anew.
-func (t *target) isDue(a *attempt, now time.Time) bool {
-	if t.State == StateSent && a.wantsAck && !now.Before(a.resendAt) {
-		t.State, t.wraps = StateQueued, 0
-		return true
-	}
-	return t.State == StateQueued
 }
 
 // sendTo gives one address the wraps it has not taken, stopping at the first
 // that fails.
 func (e *Engine) sendTo(ctx context.Context, a *attempt, t *target) {
-	if until := e.endpoints.blockedUntil(t.to, e.now()); !until.IsZero() {
+	if until := e.endpoints.enter(t.to, e.now()); !until.IsZero() {
 		t.retryAt, t.tried = until, true
 		if t.Reason == "" {
 			t.Reason = "waiting for the address to recover"
@@ -208,6 +138,7 @@ func (e *Engine) sendTo(ctx context.Context, a *attempt, t *target) {
 		err := e.sendWrap(ctx, c, t.to, a.wraps[t.wraps])
 		if err != nil && ctx.Err() != nil {
 			t.tried = false // the end of the process says nothing of the address
+			e.endpoints.leave(t.to, e.now())
 			return
 		}
 		e.metrics.sent.WithLabelValues(t.Scheme, sendResult(err)).Inc()
@@ -227,7 +158,7 @@ func (e *Engine) sendTo(ctx context.Context, a *attempt, t *target) {
 		t.Attempts++
 		return
 	}
-	t.State, t.Reason, t.Attempts = StateSent, "", 0
+	t.State, t.Reason, t.Attempts, t.sentAt = StateSent, "", 0, cmp.Or(t.sentAt, e.now())
 }
 
 func (e *Engine) sendWrap(ctx context.Context, c Carrier, to Address, wrap []byte) error {

@@ -73,9 +73,9 @@ func (e *RateLimited) Is(target error) bool { return target == ErrTransient }
 
 // Errors of the Engine.
 var (
-	ErrNotFound   = errors.New("carrier: not found")           // no such contact, request or row
-	ErrExists     = errors.New("carrier: message id in use")   // another message of this id went to the same recipient
-	ErrOutboxFull = errors.New("carrier: outbox full")         // MaxOutbox messages wait to be sent
+	ErrNotFound   = errors.New("carrier: not found")         // no such contact, request or row
+	ErrExists     = errors.New("carrier: message id in use") // another message of this id went to the same recipient
+	ErrOutboxFull = errors.New("carrier: outbox full")       // too many or too large messages wait
 	ErrPeerFull   = errors.New("carrier: recipient's share of the outbox full")
 	ErrSender     = errors.New("carrier: not from this agent") // Send of a message from another key
 	ErrRunning    = errors.New("carrier: already running")     // a second Run

@@ -53,6 +53,7 @@ func TestDuplicatesThroughTwoAddressesAreProcessedOnce(t *testing.T) {
 		}).start()
 		w.book[bob.PublicKey()] = []carrier.Address{at("bob"), at("bob2"), {Scheme: "other", Address: "bob"}, {Scheme: "smoke", Address: "x"}}
 		alice.opts.Carriers = append(alice.opts.Carriers, w.network.Carrier("other"))
+		alice.opts.Parallel = 3
 		alice.stop()
 		alice.db.Close()
 		alice.open()

@@ -3,12 +3,14 @@ package carrier
 import (
 	"context"
 	"database/sql"
+	"maps"
 	"sync"
 	"time"
 )
 
-// dispatchBatch is how many due messages are looked up at a time.
-const dispatchBatch = 64
+// dispatchBatch is how many due messages are looked up at a time for each
+// sender. It is small, so that what comes in a better lane does not wait long.
+const dispatchBatch = 2
 
 // dispatchLoop sends what is due until ctx ends.
 func (e *Engine) dispatchLoop(ctx context.Context) {
@@ -46,7 +48,7 @@ func (e *Engine) flush(ctx context.Context) error {
 	var waiting []int64
 	err := e.db.View(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		rows, err := tx.QueryContext(ctx, `SELECT seq FROM carrier_outbox
-			WHERE due_ms IS NOT NULL AND (due_ms <= $1 OR state = 'queued') ORDER BY due_ms`, e.now().UnixMilli())
+			WHERE due_ms IS NOT NULL AND (due_ms <= $1 OR state = 'queued') ORDER BY lane, due_ms`, e.now().UnixMilli())
 		if err != nil {
 			return err
 		}
@@ -89,24 +91,19 @@ func (e *Engine) unclaim(seq int64) {
 	delete(e.inFlight, seq)
 }
 
-func (e *Engine) claimed() int {
+func (e *Engine) claimed() map[int64]bool {
 	e.sendMu.Lock()
 	defer e.sendMu.Unlock()
-	return len(e.inFlight)
+	return maps.Clone(e.inFlight)
 }
 
-// dueMessages returns messages that are due and when the first of the others
-// is; zero when there is none. Claimed ones may be among them.
+// dueMessages returns messages that are due and not being sent, and when the
+// first of the others is due; zero when there is none.
 func (e *Engine) dueMessages(ctx context.Context) (due []int64, next time.Time, err error) {
 	now := e.now().UnixMilli()
-	limit := dispatchBatch + e.claimed()
-	err = e.db.View(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		rows, err := tx.QueryContext(ctx, `SELECT seq FROM carrier_outbox WHERE due_ms <= $1
-			ORDER BY due_ms, seq LIMIT $2`, now, limit)
-		if err != nil {
-			return err
-		}
-		if due, err = scanAll(rows, scanSeq); err != nil {
+	claimed := e.claimed()
+	err = e.db.View(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		if due, err = dueInLanes(ctx, tx, now, dispatchBatch*e.opts.Senders, claimed); err != nil {
 			return err
 		}
 		var ms sql.NullInt64

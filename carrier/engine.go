@@ -54,6 +54,15 @@ type Options struct {
 	Retry  Backoff // after a transient failure; zero is 2 s to 15 min
 	Resend Backoff // of what a contact has not acknowledged; zero is 1 min to 6 h
 
+	// Parallel is how many addresses of a contact get a message at once; 0 is 1.
+	// Fallback is how long to wait for the ack before the next ones get it too;
+	// 0 is 30 s. Where no ack is awaited every address gets the message.
+	Parallel int
+	Fallback time.Duration
+	// BreakAfter is how many transient failures in a row open an address's
+	// circuit; 0 is 5.
+	BreakAfter int
+
 	SendTimeout time.Duration // of one Send or Resolve; 0 is 30 s
 	Senders     int           // messages sent at a time; 0 is 8
 	Keep        time.Duration // how long outbox rows outlive their expiry; 0 is 30 days
@@ -70,7 +79,8 @@ type Limits struct {
 	ContactParts      int   // parts of one contact; 0 is 256
 	StrangerParts     int   // parts of one stranger; 0 is 64
 	Outbox            int   // messages that wait to be sent; 0 is 10000
-	OutboxOfPeer      int   // of them to one recipient; 0 is a tenth, at least 1
+	OutboxBytes       int64 // their size when sealed; 0 is 256 MiB
+	OutboxOfPeer      int   // of them to one recipient; 0 is a tenth, but at least 100
 	StrangerPartBytes int64 // size of all parts of strangers; 0 is 16 MiB
 }
 
@@ -95,6 +105,9 @@ func (o *Options) setDefaults() {
 	}
 	o.Retry.setDefaults(2*time.Second, 15*time.Minute)
 	o.Resend.setDefaults(time.Minute, 6*time.Hour)
+	setDefault(&o.Parallel, 1)
+	setDefault(&o.Fallback, 30*time.Second)
+	setDefault(&o.BreakAfter, 5)
 	setDefault(&o.SendTimeout, 30*time.Second)
 	setDefault(&o.Senders, 8)
 	setDefault(&o.Keep, 30*24*time.Hour)
@@ -108,7 +121,8 @@ func (o *Options) setDefaults() {
 	setDefault(&l.StrangerParts, envelope.MaxParts)
 	setDefault(&l.StrangerPartBytes, 16<<20)
 	setDefault(&l.Outbox, 10_000)
-	setDefault(&l.OutboxOfPeer, max(1, l.Outbox/10))
+	setDefault(&l.OutboxBytes, 256<<20)
+	setDefault(&l.OutboxOfPeer, max(100, l.Outbox/10))
 }
 
 func setDefault[N int | int64 | time.Duration](value *N, def N) {
@@ -147,7 +161,7 @@ func New(ctx context.Context, opts Options) (*Engine, error) {
 	e := &Engine{
 		opts: opts, db: opts.DB, keyer: opts.Keyer, me: opts.Keyer.PublicKey(),
 		carriers: make(map[string]Carrier), logger: opts.Logger.With("component", "carrier"), now: opts.Now,
-		endpoints: newEndpoints(opts.Retry), changes: newBroadcast(),
+		changes: newBroadcast(),
 		wakeOut: make(chan struct{}, 1), wakeIn: make(chan struct{}, 1),
 		inFlight: make(map[int64]bool),
 	}
@@ -163,6 +177,7 @@ func New(ctx context.Context, opts Options) (*Engine, error) {
 		return nil, err
 	}
 	e.metrics = newMetrics(opts.Registerer, schemes)
+	e.endpoints = newEndpoints(&opts, e.metrics.circuit)
 	return e, nil
 }
 

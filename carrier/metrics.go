@@ -49,6 +49,9 @@ type metrics struct {
 	acks            *prometheus.CounterVec // direction: queued, received
 	receiveFailures *prometheus.CounterVec // scheme
 	partsExpired    prometheus.Counter
+	circuits        *prometheus.GaugeVec   // scheme
+	circuitsOpened  *prometheus.CounterVec // scheme
+	outboxBytes     prometheus.Gauge
 	outbox          *prometheus.GaugeVec // state
 	inbox           *prometheus.GaugeVec // state
 	parts           prometheus.Gauge
@@ -73,6 +76,9 @@ func newMetrics(reg prometheus.Registerer, schemes []string) *metrics {
 		partsExpired:    auto.NewCounter(prometheus.CounterOpts{Name: "parley_carrier_parts_expired_total", Help: "Parts dropped because the others did not come."}),
 		outbox:          auto.NewGaugeVec(prometheus.GaugeOpts{Name: "parley_carrier_outbox_messages", Help: "Messages in the outbox, by state."}, []string{"state"}),
 		inbox:           auto.NewGaugeVec(prometheus.GaugeOpts{Name: "parley_carrier_inbox_messages", Help: "Messages in inbox and request box, by state."}, []string{"state"}),
+		circuits:        auto.NewGaugeVec(prometheus.GaugeOpts{Name: "parley_carrier_open_circuits", Help: "Addresses that are left alone after repeated failures."}, []string{"scheme"}),
+		circuitsOpened:  counter("parley_carrier_circuits_opened_total", "Times an address was given up for a while after repeated failures.", "scheme"),
+		outboxBytes:     gauge("parley_carrier_outbox_bytes", "Size of the sealed messages that no carrier has taken."),
 		parts:           gauge("parley_carrier_parts", "Stored parts that wait for others."),
 		oldestQueued:    gauge("parley_carrier_oldest_queued_age_seconds", "Age of the oldest message that no carrier has taken; 0 when there is none."),
 		oldestPending:   gauge("parley_carrier_oldest_pending_age_seconds", "Age of the oldest stored message that was not processed; 0 when there is none."),
@@ -91,6 +97,8 @@ func (m *metrics) initialise(schemes []string) {
 			m.sent.WithLabelValues(scheme, result)
 		}
 		m.receiveFailures.WithLabelValues(scheme)
+		m.circuits.WithLabelValues(scheme)
+		m.circuitsOpened.WithLabelValues(scheme)
 	}
 	for _, result := range []string{resultDone, resultRetry, resultFailed} {
 		m.handled.WithLabelValues(result)
@@ -103,6 +111,14 @@ func (m *metrics) initialise(schemes []string) {
 	}
 	for _, state := range InboxStates {
 		m.inbox.WithLabelValues(string(state))
+	}
+}
+
+// circuit notes that circuits of a scheme opened (1) or closed (-1).
+func (m *metrics) circuit(scheme string, n int) {
+	m.circuits.WithLabelValues(scheme).Add(float64(n))
+	if n > 0 {
+		m.circuitsOpened.WithLabelValues(scheme).Inc()
 	}
 }
 
@@ -128,6 +144,9 @@ func (e *Engine) measure(ctx context.Context) error {
 			return err
 		}
 		if err := scanGauge(ctx, tx, e.metrics.parts, "SELECT count(*) FROM carrier_parts"); err != nil {
+			return err
+		}
+		if err := scanGauge(ctx, tx, e.metrics.outboxBytes, "SELECT coalesce(sum(size), 0) FROM carrier_outbox WHERE state = 'queued'"); err != nil {
 			return err
 		}
 		now := e.now().Unix()

@@ -20,8 +20,9 @@ type route struct {
 
 // Send seals m and stores it for delivery; it is durable when Send returns.
 // m.From must be this agent. Sending the same message again changes nothing;
-// another message under a used id is ErrExists. ErrOutboxFull when too many
-// wait, ErrPeerFull when too many of them are for this recipient. Errors of package envelope mean that m cannot be sent.
+// another message under a used id is ErrExists. ErrOutboxFull when too many or
+// too large messages wait, ErrPeerFull when too many of them are for this
+// recipient. Errors of package envelope mean that m cannot be sent.
 func (e *Engine) Send(ctx context.Context, m *message.Message) error {
 	sealed, err := e.seal(m, e.now())
 	if err != nil {
@@ -63,6 +64,7 @@ type sealed struct {
 	*message.Message
 	data  []byte
 	wraps []envelope.Wrap
+	size  int64 // of all wraps
 	now   time.Time
 }
 
@@ -78,7 +80,11 @@ func (e *Engine) seal(m *message.Message, now time.Time) (*sealed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sealed{m, data, wraps, now}, nil
+	s := &sealed{m, data, wraps, 0, now}
+	for _, wrap := range wraps {
+		s.size += int64(len(wrap.Bytes))
+	}
+	return s, nil
 }
 
 // insertOutbox stores a sealed message. The change has no Seq when the message
@@ -94,14 +100,15 @@ func (e *Engine) insertOutbox(ctx context.Context, tx *sql.Tx, s *sealed, by rou
 	case !errors.Is(err, sql.ErrNoRows):
 		return Change{}, err
 	}
-	if err := e.outboxFits(ctx, tx, s.Message); err != nil {
+	if err := e.outboxFits(ctx, tx, s); err != nil {
 		return Change{}, err
 	}
 	change := Change{Box: BoxOutbox, Peer: s.To, MessageID: s.ID, Type: s.Type, State: StateQueued}
 	err = tx.QueryRowContext(ctx, `INSERT INTO carrier_outbox
-		(recipient, message_id, type, scheme, in_reply_to, state, reason, rounds, created_at, expires_at, keep_until, sent_ms, resend_ms, acked_at, due_ms, message)
-		VALUES ($1, $2, $3, $4, $5, 'queued', '', 0, $6, $7, $8, 0, 0, 0, $9, $10) RETURNING seq`,
-		s.To, s.ID, s.Type, by.scheme, by.inReplyTo, s.now.Unix(), s.ExpiresAt.Unix(), e.keepUntil(s).Unix(), s.now.UnixMilli(), s.data).Scan(&change.Seq)
+		(recipient, message_id, type, scheme, in_reply_to, state, reason, rounds, created_at, expires_at, keep_until, sent_ms, resend_ms, acked_at, due_ms, message, lane, size)
+		VALUES ($1, $2, $3, $4, $5, 'queued', '', 0, $6, $7, $8, 0, 0, 0, $9, $10, $11, $12) RETURNING seq`,
+		s.To, s.ID, s.Type, by.scheme, by.inReplyTo, s.now.Unix(), s.ExpiresAt.Unix(), e.keepUntil(s).Unix(), s.now.UnixMilli(), s.data,
+		laneOf(s.Type), s.size).Scan(&change.Seq)
 	if err != nil {
 		return Change{}, err
 	}
@@ -128,18 +135,21 @@ func (e *Engine) keepUntil(s *sealed) time.Time {
 //
 // Nobody may fill it alone: who asks for answers and cannot be reached would
 // silence the agent towards everyone else.
-func (e *Engine) outboxFits(ctx context.Context, tx *sql.Tx, m *message.Message) error {
-	if message.Types[m.Type].Unanswered {
+func (e *Engine) outboxFits(ctx context.Context, tx *sql.Tx, s *sealed) error {
+	if message.Types[s.Type].Unanswered {
 		return nil
 	}
 	var all, ofPeer int
-	err := tx.QueryRowContext(ctx, `SELECT count(*), coalesce(sum(CASE WHEN recipient = $1 THEN 1 ELSE 0 END), 0)
-		FROM carrier_outbox WHERE state = 'queued'`, m.To).Scan(&all, &ofPeer)
+	var size int64
+	err := tx.QueryRowContext(ctx, `SELECT count(*), coalesce(sum(CASE WHEN recipient = $1 THEN 1 ELSE 0 END), 0), coalesce(sum(size), 0)
+		FROM carrier_outbox WHERE state = 'queued'`, s.To).Scan(&all, &ofPeer, &size)
 	switch {
 	case err != nil:
 		return err
 	case all >= e.opts.Limits.Outbox:
 		return fmt.Errorf("%w: %d messages wait", ErrOutboxFull, all)
+	case size+s.size > e.opts.Limits.OutboxBytes:
+		return fmt.Errorf("%w: %d bytes wait", ErrOutboxFull, size)
 	case ofPeer >= e.opts.Limits.OutboxOfPeer:
 		return fmt.Errorf("%w: %d messages wait", ErrPeerFull, ofPeer)
 	}

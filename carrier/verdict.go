@@ -1,6 +1,7 @@
 package carrier
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"time"
@@ -15,8 +16,9 @@ type verdict struct {
 }
 
 // judge decides from the state of every address. resend is when to send again
-// to a contact that does not ack; retry is when to look for an address again.
-func (a *attempt) judge(now, resend, retry time.Time) verdict {
+// to a contact that does not ack; retry is when to look for an address again;
+// fallback is how long after sending the next address gets the message too.
+func (a *attempt) judge(now, resend, retry time.Time, fallback time.Duration) verdict {
 	v := verdict{state: a.state, reason: a.reason}
 	if !now.Before(a.expiresAt) {
 		return a.judgeExpired()
@@ -28,8 +30,10 @@ func (a *attempt) judge(now, resend, retry time.Time) verdict {
 			taken = true
 			v.again = v.again || t.tried
 		case StateQueued:
-			v.reason = t.Reason
-			open = soonest(open, t.retryAt)
+			if t.Reason != "" {
+				v.reason = t.Reason
+			}
+			open = soonest(open, cmp.Or(t.retryAt, now))
 			if t.Attempts < maxLateTries {
 				late = soonest(late, t.retryAt)
 			}
@@ -40,9 +44,20 @@ func (a *attempt) judge(now, resend, retry time.Time) verdict {
 		}
 	}
 	taken = taken || !a.sentAt.IsZero()
+	next := a.sentAt
+	if v.again {
+		next = now
+	}
+	next = next.Add(fallback)
+	if a.reason != "" {
+		next = later(next, retry)
+	}
 	switch {
 	case taken && a.wantsAck:
-		v.state, v.due = StateSent, soonest(resend, open)
+		v.state, v.due = StateSent, resend
+		if !open.IsZero() {
+			v.due = soonest(resend, later(next, open))
+		}
 	case taken:
 		v.state, v.due = StateSent, late
 	case !open.IsZero():
@@ -80,6 +95,13 @@ func soonest(a, b time.Time) time.Time {
 	return a
 }
 
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
 // conclude stores the outcome of an attempt, unless an ack came meanwhile.
 func (e *Engine) conclude(ctx context.Context, a *attempt) error {
 	now := e.now()
@@ -87,7 +109,7 @@ func (e *Engine) conclude(ctx context.Context, a *attempt) error {
 	if !now.Before(resend) {
 		resend = now.Add(e.opts.Resend.Delay(a.rounds))
 	}
-	v := a.judge(now, resend, now.Add(e.opts.Retry.Delay(a.rounds)))
+	v := a.judge(now, resend, now.Add(e.opts.Retry.Delay(a.rounds)), e.opts.Fallback)
 	rounds, sent := a.rounds, a.sentAt
 	if v.again {
 		rounds, sent = rounds+1, now
@@ -121,10 +143,11 @@ func (t *target) store(ctx context.Context, tx *sql.Tx, seq int64) error {
 	if !t.tried {
 		return nil
 	}
-	_, err := tx.ExecContext(ctx, `INSERT INTO carrier_deliveries (outbox_seq, scheme, address, state, reason, attempts, wraps, retry_ms)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (outbox_seq, scheme, address) DO UPDATE SET
-		state = excluded.state, reason = excluded.reason, attempts = excluded.attempts, wraps = excluded.wraps, retry_ms = excluded.retry_ms`,
-		seq, t.Scheme, t.Address, t.State, t.Reason, t.Attempts, t.wraps, millis(t.retryAt))
+	_, err := tx.ExecContext(ctx, `INSERT INTO carrier_deliveries (outbox_seq, scheme, address, state, reason, attempts, wraps, retry_ms, sent_ms)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (outbox_seq, scheme, address) DO UPDATE SET
+		state = excluded.state, reason = excluded.reason, attempts = excluded.attempts, wraps = excluded.wraps, retry_ms = excluded.retry_ms,
+		sent_ms = excluded.sent_ms`,
+		seq, t.Scheme, t.Address, t.State, t.Reason, t.Attempts, t.wraps, millis(t.retryAt), millis(t.sentAt))
 	return err
 }
 

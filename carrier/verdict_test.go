@@ -30,6 +30,8 @@ func TestVerdictFollowsFromEveryAddress(t *testing.T) {
 		"taken, another address is busy": {attempt{targets: []*target{sent(), open(1)}}, noon, verdict{StateSent, "busy", later, true}},
 		"taken, the other is hopeless":   {attempt{targets: []*target{sent(), open(5)}}, noon, verdict{state: StateSent, reason: "busy", again: true}},
 		"ack awaited, other is hopeless": {attempt{targets: []*target{sent(), open(5)}, wantsAck: true}, noon, verdict{StateSent, "busy", later, true}},
+		"ack awaited, one is untried":    {attempt{targets: []*target{sent(), {Delivery: Delivery{State: StateQueued}}}, wantsAck: true}, noon, verdict{state: StateSent, due: noon.Add(20 * time.Second), again: true}},
+		"no look-up, one is untried":     {attempt{reason: "down", sentAt: noon.Add(-time.Hour), targets: []*target{{Delivery: Delivery{State: StateQueued}}}, wantsAck: true}, noon, verdict{StateSent, "down", lookup, false}},
 		"taken before, now all busy":     {attempt{targets: []*target{open(9)}, sentAt: noon, wantsAck: true}, noon, verdict{StateSent, "busy", later, false}},
 		"none has taken it":              {attempt{targets: []*target{open(3), dead()}}, noon, verdict{StateQueued, "busy", later, false}},
 		"all refused":                    {attempt{targets: []*target{dead()}}, noon, verdict{state: StateDead, reason: "gone"}},
@@ -45,12 +47,12 @@ func TestVerdictFollowsFromEveryAddress(t *testing.T) {
 		if a.state == "" {
 			a.state = StateQueued
 		}
-		if got := a.judge(test.now, resend, lookup); got != test.want {
+		if got := a.judge(test.now, resend, lookup, 20*time.Second); got != test.want {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)
 		}
 	}
 	a := attempt{state: StateQueued, expiresAt: noon.Add(time.Second), targets: []*target{open(0)}}
-	if v := a.judge(noon, resend, lookup); !v.due.Equal(a.expiresAt) {
+	if v := a.judge(noon, resend, lookup, 20*time.Second); !v.due.Equal(a.expiresAt) {
 		t.Errorf("due at %v, want the expiry", v.due)
 	}
 }
@@ -70,45 +72,6 @@ func TestBackoffStaysWithinItsBounds(t *testing.T) {
 			t.Fatalf("Delay(%d) = %v, bound %v", n, d, bound)
 		}
 	})
-}
-
-func TestEndpointsForgetWhatRecovers(t *testing.T) {
-	s := newEndpoints(Backoff{Base: time.Second, Cap: time.Minute, Jitter: func(d time.Duration) time.Duration { return d }})
-	to := Address{Scheme: "mem", Address: "a", Priority: 3}
-	for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
-		if got := s.report(to, ErrTransient, noon).Sub(noon); got != want*time.Second {
-			t.Errorf("blocked for %v, want %v s", got, int(want))
-		}
-	}
-	to.Priority = 0 // makes no difference
-	if got := s.blockedUntil(to, noon); !got.Equal(noon.Add(time.Minute)) {
-		t.Errorf("blocked until %v", got)
-	}
-	if !s.blockedUntil(to, noon.Add(time.Minute)).IsZero() || !s.blockedUntil(Address{Scheme: "mem", Address: "b"}, noon).IsZero() {
-		t.Error("blocked for too long, or the wrong address")
-	}
-	for _, limit := range []struct{ after, want time.Duration }{{0, noRateLimit}, {time.Millisecond, minRateLimit}, {48 * time.Hour, maxRateLimit}} {
-		if got := s.report(to, fmt.Errorf("x: %w", &RateLimited{After: limit.after}), noon).Sub(noon); got != limit.want {
-			t.Errorf("limited to %v: blocked for %v, want %v", limit.after, got, limit.want)
-		}
-	}
-	for _, err := range []error{nil, ErrPermanent} {
-		s.report(to, ErrTransient, noon)
-		s.report(to, err, noon)
-		if !s.blockedUntil(to, noon).IsZero() {
-			t.Errorf("blocked although it answered with %v", err)
-		}
-	}
-}
-
-func TestEndpointsAreBounded(t *testing.T) {
-	s := newEndpoints(Backoff{Base: time.Second, Cap: time.Minute})
-	for i := range 3 * maxEndpoints {
-		s.report(Address{Scheme: "mem", Address: fmt.Sprint(i)}, ErrTransient, noon)
-	}
-	if len(s.known) > maxEndpoints {
-		t.Errorf("%d addresses remembered", len(s.known))
-	}
 }
 
 func TestReasonsAreCutBetweenCharacters(t *testing.T) {

@@ -28,21 +28,28 @@ type committer struct {
 
 	started atomic.Uint64 // number of the last commit begun
 	fanned  atomic.Uint64 // number of the last commit offered to subscriptions
+
+	shared  bool          // other processes store events too
+	rounds  atomic.Uint64 // number of the last round begun (Follower)
+	settled atomic.Uint64 // number of the last round that was offered
 }
 
-// committed is one commit on its way to the subscriptions.
+// committed is one commit on its way to the subscriptions, or events of other
+// processes, or the end of a round.
 type committed struct {
-	number uint64
+	number uint64 // of the commit, or 0
+	round  uint64 // that ended, or 0
 	batch  []*submission
 	stored []*Record
 }
 
 func newCommitter(r *Relay) *committer {
+	_, shared := r.store.(SharedStore)
 	return &committer{
-		relay: r,
-		in:    make(chan *submission, commitQueue),
-		out:   make(chan committed, fanOutQueue),
-		stop:  make(chan struct{}),
+		relay: r, shared: shared,
+		in:   make(chan *submission, commitQueue),
+		out:  make(chan committed, fanOutQueue),
+		stop: make(chan struct{}),
 	}
 }
 
@@ -97,7 +104,7 @@ func (c *committer) commitBatch(batch []*submission) {
 	r.metrics.commitDuration.Observe(time.Since(begin).Seconds())
 	r.metrics.commitEvents.Observe(float64(len(batch)))
 	if err != nil {
-		r.log.Error("committing events", "events", len(batch), "err", err)
+		r.log.ErrorContext(r.base, "committing events", "events", len(batch), "err", err)
 	}
 	for i, sub := range batch {
 		a := refusal(commitFailed)
@@ -133,14 +140,42 @@ func (c *committer) store(batch []*submission) (outcomes []Outcome, err error) {
 // they open or close a subscription, so the EVENTs they sent before are seen.
 func (c *committer) fanOut() {
 	for done := range c.out {
+		before := c.offered()
 		for _, rec := range done.stored {
-			c.offer(live{rec, done.number})
+			c.offer(live{rec, before})
 		}
-		c.fanned.Store(done.number)
+		c.fanned.Store(max(before.commits, done.number))
+		c.settled.Store(max(before.rounds, done.round))
 		for _, sub := range done.batch {
 			sub.session.pending.done()
 		}
 	}
+}
+
+// offered is the position up to which everything was offered.
+func (c *committer) offered() position { return position{c.fanned.Load(), c.settled.Load()} }
+
+// seam is the position up to which the events of a query that ended just now
+// may be offered yet. Those of other processes are found by the next round at
+// the latest.
+func (c *committer) seam() position {
+	p := position{commits: c.started.Load()}
+	if c.shared {
+		p.rounds = c.rounds.Load() + 1
+	}
+	return p
+}
+
+// Offer implements Follower.
+func (c *committer) Offer(records []*Record) {
+	c.relay.metrics.followed.Add(float64(len(records)))
+	c.out <- committed{stored: records}
+}
+
+// Round implements Follower.
+func (c *committer) Round() (settled func()) {
+	n := c.rounds.Add(1)
+	return func() { c.out <- committed{round: n} }
 }
 
 // offer gives one event to the subscriptions it matches.

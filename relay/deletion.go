@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/nbd-wtf/go-nostr"
+
+	"github.com/parleykit/parley/protocol/canonical"
 )
 
 // deletionTargets returns what the deletion request ev may delete (NIP-09):
@@ -17,7 +19,7 @@ func deletionTargets(ev *nostr.Event) (ids []string, addresses []address) {
 		}
 		switch tag[0] {
 		case "e":
-			if isHex(tag[1], bytesOfHexKey) {
+			if canonical.IsHex(tag[1], 32) {
 				ids = append(ids, tag[1])
 			}
 		case "a":
@@ -37,7 +39,7 @@ func parseAddress(s string) (address, bool) {
 	}
 	pubkey, d, ok := strings.Cut(rest, ":")
 	n, err := strconv.Atoi(kind)
-	if !ok || err != nil || !isHex(pubkey, bytesOfHexKey) {
+	if !ok || err != nil || !canonical.IsHex(pubkey, 32) {
 		return address{}, false
 	}
 	switch {

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 	"github.com/nbd-wtf/go-nostr"
 )
@@ -149,46 +148,40 @@ func query(t *testing.T, s Store, f nostr.Filter, now int64) []string {
 	return out
 }
 
-func memoryStore(t testing.TB) *pebbleStore {
-	t.Helper()
-	s, err := openPebble("store", nil, vfs.NewMem())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
+func TestStoreAnswersAsAPlainListWould(t *testing.T) {
+	const worlds = 3
+	eachStore(t, func(t *testing.T, open func(testing.TB) Store) {
+		for seed := range uint64(worlds) {
+			t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { compareWithPlain(t, open(t), seed) })
+		}
+	})
 }
 
-func TestStoreAnswersAsAPlainListWould(t *testing.T) {
-	const worlds, events, filters = 3, 400, 1000
-	for seed := range uint64(worlds) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(seed, 1))
-			store, plain := memoryStore(t), plainStore{}
-			var known []string
-			for len(known) < events {
-				var batch []*Record
-				for range 1 + rng.IntN(40) {
-					batch = append(batch, randomRecord(rng))
-				}
-				outcomes, err := store.Commit(context.Background(), batch, 1000)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for i, rec := range batch {
-					known = append(known, rec.Event.ID)
-					if want := plain.add(rec); outcomes[i] != want {
-						t.Fatalf("event %s: %v, want %v", rec.Event, outcomes[i], want)
-					}
-				}
+func compareWithPlain(t *testing.T, store Store, seed uint64) {
+	const events, filters = 400, 1000
+	rng, plain := rand.New(rand.NewPCG(seed, 1)), plainStore{}
+	var known []string
+	for len(known) < events {
+		var batch []*Record
+		for range 1 + rng.IntN(40) {
+			batch = append(batch, randomRecord(rng))
+		}
+		outcomes, err := store.Commit(context.Background(), batch, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, rec := range batch {
+			known = append(known, rec.Event.ID)
+			if want := plain.add(rec); outcomes[i] != want {
+				t.Fatalf("event %s: %v, want %v", rec.Event, outcomes[i], want)
 			}
-			for range filters {
-				f, now := randomFilter(rng, known), int64(rng.IntN(250))
-				if diff := cmp.Diff(plain.query(f, now), query(t, store, f, now)); diff != "" {
-					t.Fatalf("filter %s (-plain +store):\n%s", f, diff)
-				}
-			}
-		})
+		}
+	}
+	for range filters {
+		f, now := randomFilter(rng, known), int64(rng.IntN(250))
+		if diff := cmp.Diff(plain.query(f, now), query(t, store, f, now)); diff != "" {
+			t.Fatalf("filter %s (-plain +store):\n%s", f, diff)
+		}
 	}
 }
 
@@ -215,7 +208,7 @@ func TestSubscriptionIndexOffersAsAPlainMatcherWould(t *testing.T) {
 			}
 		}
 		sub := newSubscription(fmt.Sprint(i), filters, nil, deliver)
-		sub.take(0)
+		sub.take(position{})
 		open[sub.id] = sub
 		x.add(sub)
 		if rng.IntN(4) == 0 {
@@ -226,9 +219,9 @@ func TestSubscriptionIndexOffersAsAPlainMatcherWould(t *testing.T) {
 			}
 		}
 	}
-	for i, rec := range records {
+	for _, rec := range records {
 		clear(got)
-		x.offer(live{rec, uint64(i)})
+		x.offer(live{rec, position{}})
 		want := map[string]int{}
 		for id, sub := range open {
 			if slices.ContainsFunc(sub.filters, func(f nostr.Filter) bool { return matches(f, rec.Event) }) && rec.Event.Kind != kindWrap {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/nbd-wtf/go-nostr"
+
+	"github.com/parleykit/parley/protocol/canonical"
 )
 
 // Kinds this relay stores.
@@ -22,10 +24,9 @@ const (
 var openKinds = []int{kindProfile, kindDeletion, kindRelayList, kindCard}
 
 const (
-	maxTagItems   = 16      // strings of one tag
-	maxTagBytes   = 4 << 10 // one string of a tag
-	maxKind       = 65535   // NIP-01
-	bytesOfHexKey = 64
+	maxTagItems = 16      // strings of one tag
+	maxTagBytes = 4 << 10 // one string of a tag
+	maxKind     = 65535   // NIP-01
 )
 
 // wireEvent is the JSON of an event. Unknown members are ignored and never
@@ -70,11 +71,11 @@ func (w *wireEvent) event() *nostr.Event {
 // checkShape checks the form of every field (NIP-01).
 func checkShape(ev *nostr.Event) error {
 	switch {
-	case !isHex(ev.ID, bytesOfHexKey):
+	case !canonical.IsHex(ev.ID, 32):
 		return errors.New("id is not 64 lowercase hex digits")
-	case !isHex(ev.PubKey, bytesOfHexKey):
+	case !canonical.IsHex(ev.PubKey, 32):
 		return errors.New("pubkey is not 64 lowercase hex digits")
-	case !isHex(ev.Sig, 2*bytesOfHexKey):
+	case !canonical.IsHex(ev.Sig, 64):
 		return errors.New("sig is not 128 lowercase hex digits")
 	case ev.Kind < 0 || ev.Kind > maxKind:
 		return errors.New("kind is not between 0 and 65535")
@@ -104,19 +105,6 @@ func checkTag(tag nostr.Tag) error {
 		}
 	}
 	return nil
-}
-
-// isHex reports whether s is n lowercase hex digits.
-func isHex(s string, n int) bool {
-	if len(s) != n {
-		return false
-	}
-	for i := range len(s) {
-		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
 }
 
 // appendEvent appends the NIP-01 JSON of ev in the fixed order of keys.

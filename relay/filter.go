@@ -8,6 +8,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nbd-wtf/go-nostr"
+
+	"github.com/parleykit/parley/protocol/canonical"
 )
 
 // Refusals of a filter; the texts are fit for the peer.
@@ -85,7 +87,7 @@ func keyList(to *[]string, name string, value jsontext.Value, l Limits) error {
 	if err := list(to, name, value, l); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(*to, func(s string) bool { return !isHex(s, bytesOfHexKey) }) {
+	if slices.ContainsFunc(*to, func(s string) bool { return !canonical.IsHex(s, 32) }) {
 		return fmt.Errorf("%s holds a value that is not 64 lowercase hex digits", name)
 	}
 	return nil

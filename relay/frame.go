@@ -52,7 +52,6 @@ func (r *Relay) newFrame() *khatru.Relay {
 	frame := khatru.NewRelay()
 	frame.Log = log.New(io.Discard, "", 0)
 	frame.ServiceURL = r.opts.Origin
-	frame.Info = r.information()
 	frame.RejectEvent = []func(context.Context, *nostr.Event) (bool, string){
 		rejectEmptyTag, // must be the first
 		r.rejectKind,

@@ -4,22 +4,23 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/nbd-wtf/go-nostr/nip11"
-
 	"github.com/parleykit/parley/internal/httpserver"
 )
 
-// supportedNIPs are those that are built and tested, nothing else.
-var supportedNIPs = []any{1, 9, 11, 40, 42, 70}
+// software is the "software" of the document, the address of this module.
+const software = "https://github.com/parleykit/parley"
 
-// document is the relay information document (NIP-11): the frame's, with the
-// members its type lacks and without those that would be empty.
+// supportedNIPs are those that are built and tested, nothing else.
+var supportedNIPs = []int{1, 9, 11, 40, 42, 70}
+
+// document is the relay information document (NIP-11), without the members
+// that would be empty.
 type document struct {
 	Name          string      `json:"name,omitempty"`
 	Description   string      `json:"description,omitempty"`
 	PubKey        string      `json:"pubkey,omitempty"`
 	Contact       string      `json:"contact,omitempty"`
-	SupportedNIPs []any       `json:"supported_nips"`
+	SupportedNIPs []int       `json:"supported_nips"`
 	Software      string      `json:"software"`
 	Version       string      `json:"version,omitempty"`
 	Limitation    limitation  `json:"limitation"`
@@ -47,14 +48,6 @@ type retention struct {
 	Time  int64 `json:"time"` // seconds
 }
 
-// information is what the frame says about the relay.
-func (r *Relay) information() *nip11.RelayInformationDocument {
-	return &nip11.RelayInformationDocument{
-		Name: r.opts.Name, Description: r.opts.Description, PubKey: r.opts.PubKey, Contact: r.opts.Contact,
-		SupportedNIPs: supportedNIPs, Software: r.opts.Software, Version: r.opts.Version,
-	}
-}
-
 func (l Limits) limitation() limitation {
 	return limitation{
 		MaxMessageLength:    l.FrameBytes,
@@ -77,13 +70,15 @@ func (r *Relay) serveInformation(w http.ResponseWriter, req *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	info := r.frame.Info
 	doc := document{
-		Name: info.Name, Description: info.Description, PubKey: info.PubKey, Contact: info.Contact,
-		SupportedNIPs: info.SupportedNIPs, Software: info.Software, Version: info.Version,
+		Name: r.opts.Name, Description: r.opts.Description, PubKey: r.opts.PubKey, Contact: r.opts.Contact,
+		SupportedNIPs: supportedNIPs, Software: software, Version: r.opts.Version,
 		Limitation: r.opts.Limits.limitation(),
-		Retention:  []retention{{Kinds: []int{kindWrap}, Time: int64(r.opts.WrapRetention.Seconds())}},
-		Kinds:      []int{kindProfile, kindDeletion, kindWrap, kindRelayList, kindCard},
+		Retention: []retention{
+			{Kinds: []int{kindWrap}, Time: int64(r.retention(kindWrap).Seconds())},
+			{Kinds: openKinds, Time: int64(openRetention.Seconds())},
+		},
+		Kinds: []int{kindProfile, kindDeletion, kindWrap, kindRelayList, kindCard},
 	}
 	body, err := json.Marshal(doc)
 	if err != nil {

@@ -23,6 +23,7 @@ type metrics struct {
 	commitEvents    prometheus.Histogram
 	commitDuration  prometheus.Histogram
 	expired         prometheus.Counter
+	followed        prometheus.Counter
 	panics          prometheus.Counter
 }
 
@@ -68,6 +69,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		commitEvents:   histogram("parley_relay_commit_events", "Events in one commit.", prometheus.ExponentialBuckets(1, 2, 9)),
 		commitDuration: histogram("parley_relay_commit_duration_seconds", "Time of one synced commit.", seconds),
 		expired:        counter("parley_relay_expired_events_total", "Events removed because they expired."),
+		followed:       counter("parley_relay_followed_events_total", "Live events that other processes stored."),
 		panics:         counter("parley_relay_panics_total", "Panics that were contained; each is a defect."),
 	}
 }

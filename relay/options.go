@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/parleykit/parley/protocol/canonical"
 )
 
 // ErrOptions is wrapped by every refusal of New to take its Options.
@@ -34,8 +36,8 @@ type Options struct {
 	// Name, Description and Contact are shown in the relay information
 	// document (NIP-11). PubKey is the operator's key in hex, or empty.
 	Name, Description, Contact, PubKey string
-	// Software and Version are shown there as well. Empty means this module.
-	Software, Version string
+	// Version is shown there as well.
+	Version string
 
 	// Admit says for which recipients gift wraps are stored. Nil admits
 	// every recipient.
@@ -203,7 +205,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Store == nil && o.Dir == "" {
 		return o, fmt.Errorf("%w: neither a store nor a folder", ErrOptions)
 	}
-	if o.PubKey != "" && !isHex(o.PubKey, 64) {
+	if o.PubKey != "" && !canonical.IsHex(o.PubKey, 32) {
 		return o, fmt.Errorf("%w: public key is not 64 lowercase hex digits", ErrOptions)
 	}
 	o.Origin = origin
@@ -238,7 +240,6 @@ func (o Options) withFunctions() Options {
 	if o.CheckOrigin == nil {
 		o.CheckOrigin = func(*http.Request) error { return nil }
 	}
-	o.Software = cmp.Or(o.Software, "https://github.com/parleykit/parley")
 	return o
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -49,6 +50,9 @@ func openPebble(dir string, logger *slog.Logger, fs vfs.FS) (*pebbleStore, error
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
 	db, err := pebble.Open(dir, opts)
+	if errors.Is(err, syscall.EAGAIN) {
+		return nil, fmt.Errorf("opening event store: another process uses %s", dir)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("opening event store: %w", err)
 	}

@@ -129,34 +129,47 @@ const maxDirect = 1024
 // addressed returns the entries of all addresses the filter names, and false
 // when it does not name whole addresses.
 func (q *reading) addressed() ([]entry, bool, error) {
-	f := q.filter
-	ds := []string{""}
-	switch {
-	case len(f.Authors) == 0 || len(f.Kinds) == 0:
-		return nil, false, nil
-	case all(f.Kinds, nostr.IsAddressableKind) && f.Tags["d"] != nil:
-		ds = f.Tags["d"]
-	case !all(f.Kinds, nostr.IsReplaceableKind):
-		return nil, false, nil
-	}
-	if len(f.Authors)*len(f.Kinds)*len(ds) > maxDirect {
+	addresses, ok := addressesOf(q.filter)
+	if !ok {
 		return nil, false, nil
 	}
 	var found []entry
-	for _, kind := range f.Kinds {
-		for _, author := range f.Authors {
-			for _, d := range ds {
-				at, id, ok, err := currentVersion(q.snap, address{kind, author, d})
-				if err != nil {
-					return nil, false, err
-				}
-				if ok {
-					found = append(found, entry{at, id})
-				}
-			}
+	for _, a := range addresses {
+		at, id, ok, err := currentVersion(q.snap, a)
+		if err != nil {
+			return nil, false, err
+		}
+		if ok {
+			found = append(found, entry{at, id})
 		}
 	}
 	return found, true, nil
+}
+
+// addressesOf returns all addresses a filter names, and false when it does
+// not name whole addresses.
+func addressesOf(f nostr.Filter) ([]address, bool) {
+	ds := []string{""}
+	switch {
+	case len(f.Authors) == 0 || len(f.Kinds) == 0:
+		return nil, false
+	case all(f.Kinds, nostr.IsAddressableKind) && f.Tags["d"] != nil:
+		ds = f.Tags["d"]
+	case !all(f.Kinds, nostr.IsReplaceableKind):
+		return nil, false
+	}
+	if len(f.Authors)*len(f.Kinds)*len(ds) > maxDirect {
+		return nil, false
+	}
+	var addresses []address
+	for _, kind := range f.Kinds {
+		for _, author := range f.Authors {
+			for _, d := range ds {
+				addresses = append(addresses, address{kind, author, d})
+			}
+		}
+	}
+	return addresses, true
 }
 
 func all(kinds []int, is func(int) bool) bool {

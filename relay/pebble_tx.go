@@ -150,6 +150,11 @@ func (tx pebbleTx) remove(id string) error {
 	if err := tx.forgetAddress(rec.Event); err != nil {
 		return err
 	}
+	if rec.Event.Kind == kindDeletion {
+		if err := tx.forgetDeletion(rec.Event); err != nil {
+			return err
+		}
+	}
 	return tx.count(rec.Recipient, -1)
 }
 
@@ -217,6 +222,32 @@ func (tx pebbleTx) deleteAddress(a address, del *nostr.Event) error {
 		return err
 	}
 	return tx.remove(id)
+}
+
+// forgetDeletion drops what applyDeletion remembered, unless another request
+// says the same by now.
+func (tx pebbleTx) forgetDeletion(del *nostr.Event) error {
+	ids, addresses := deletionTargets(del)
+	var keys [][]byte
+	for _, id := range ids {
+		keys = append(keys, deletedIDKey(id, del.PubKey))
+	}
+	for _, a := range addresses {
+		keys = append(keys, a.key(tableDeletedAt))
+	}
+	for _, key := range keys {
+		at, found, err := getNumber(tx, key)
+		if err != nil {
+			return err
+		}
+		if !found || at != int64(del.CreatedAt) {
+			continue
+		}
+		if err := tx.Delete(key, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sweep removes the event an expiration key names, and the key in any case.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nbd-wtf/go-nostr"
 
+	"github.com/parleykit/parley/protocol/canonical"
 	"github.com/parleykit/parley/protocol/card"
 )
 
@@ -107,7 +108,7 @@ func (r *Relay) rejectPolicy(ctx context.Context, ev *nostr.Event) (bool, string
 }
 
 // checkExpiration refuses expired events (NIP-40) and notes until when the
-// event is kept. A wrap is never kept longer than the retention.
+// event is kept, never longer than its kind's retention.
 func (r *Relay) checkExpiration(ctx context.Context, ev *nostr.Event, now time.Time) string {
 	at, ok, err := expiration(ev)
 	if err != nil {
@@ -116,15 +117,27 @@ func (r *Relay) checkExpiration(ctx context.Context, ev *nostr.Event, now time.T
 	if ok && at <= now.Unix() {
 		return "invalid: the event is expired"
 	}
-	if ev.Kind == kindWrap {
-		if last := now.Add(r.opts.WrapRetention).Unix(); !ok || at > last {
-			at = last
-		}
+	if last := now.Add(r.retention(ev.Kind)).Unix(); !ok || at > last {
+		at = last
 	}
 	if sub := submissionOf(ctx); sub != nil {
 		sub.rec.Expires = at
 	}
 	return ""
+}
+
+// openRetention is how long events other than wraps are kept: as long as a
+// card may live, and a day. What a deletion forbids is a card that has expired
+// by itself when the deletion goes.
+const openRetention = card.MaxLifetime + 24*time.Hour
+
+// retention is how long an event of the kind is kept at most. Keys cost
+// nothing, so what a stranger stores must end some time.
+func (r *Relay) retention(kind int) time.Duration {
+	if kind == kindWrap {
+		return r.opts.WrapRetention
+	}
+	return openRetention
 }
 
 // expiration reads the first expiration tag (NIP-40).
@@ -179,7 +192,7 @@ func (r *Relay) checkWrap(ctx context.Context, ev *nostr.Event) string {
 			recipient = tag[1]
 		}
 	}
-	if n != 1 || !isHex(recipient, bytesOfHexKey) {
+	if n != 1 || !canonical.IsHex(recipient, 32) {
 		return "invalid: a wrap has exactly one p tag with a public key"
 	}
 	if !r.opts.Admit(ctx, recipient) {

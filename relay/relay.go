@@ -67,9 +67,14 @@ func (r *Relay) Run(ctx context.Context) error {
 	var workers sync.WaitGroup
 	workers.Go(r.committer.commit)
 	workers.Go(r.committer.fanOut)
+	var following sync.WaitGroup
+	if store, shared := r.store.(SharedStore); shared {
+		following.Go(func() { store.Follow(ctx, r.committer) })
+	}
 
 	r.sweepUntil(ctx)
 	r.drain()
+	following.Wait() // it uses the committer
 	close(r.committer.stop)
 	workers.Wait()
 	if err := r.store.Close(); err != nil {
@@ -98,7 +103,7 @@ func (r *Relay) drain() {
 	defer cancel()
 	r.mu.Lock()
 	r.stopping = true
-	r.log.Info("relay stopping", "connections", len(r.sessions))
+	r.log.InfoContext(ctx, "relay stopping", "connections", len(r.sessions))
 	for s := range r.sessions {
 		go s.drain(ctx)
 	}

@@ -144,7 +144,7 @@ func (s *session) sendStored(ctx context.Context, sub *subscription, scopes []sc
 			return err
 		}
 	}
-	sub.stored(s.relay.committer.started.Load())
+	sub.stored(s.relay.committer.seam())
 	return s.out.pushWait(ctx, outgoing{head: eoseMessage(sub.id)})
 }
 
@@ -161,7 +161,7 @@ func (s *session) readScope(ctx context.Context, sc scope) iter.Seq2[*Record, er
 // subscription pass the next ones on by itself.
 func (s *session) goLive(ctx context.Context, sub *subscription) error {
 	for {
-		records, done, overflow := sub.take(s.relay.committer.fanned.Load())
+		records, done, overflow := sub.take(s.relay.committer.offered())
 		if overflow {
 			return errOverflow
 		}

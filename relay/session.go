@@ -10,6 +10,8 @@ import (
 
 	"github.com/coder/websocket"
 	"golang.org/x/time/rate"
+
+	"github.com/parleykit/parley/protocol/canonical"
 )
 
 const (
@@ -183,7 +185,7 @@ func (s *session) answer(id string, a *answer) {
 
 // echoID keeps anything but an id from being sent back.
 func echoID(id string) string {
-	if isHex(id, bytesOfHexKey) {
+	if canonical.IsHex(id, 32) {
 		return id
 	}
 	return ""

@@ -99,3 +99,21 @@ type Store interface {
 	// Close waits for running calls and releases the store.
 	Close() error
 }
+
+// SharedStore is a Store that other processes write to as well.
+type SharedStore interface {
+	Store
+	// Follow offers what other processes stored after the store was opened,
+	// until ctx ends. It is called once at a time. An event that is removed
+	// soon may be left out; one that comes twice is dropped by its id.
+	Follow(ctx context.Context, to Follower)
+}
+
+// Follower takes the events of other processes. One goroutine calls it.
+type Follower interface {
+	// Offer takes stored events.
+	Offer(records []*Record)
+	// Round begins a reading that finds all that is stored when it begins;
+	// settled is called after all of it was offered, now or earlier.
+	Round() (settled func())
+}

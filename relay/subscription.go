@@ -12,8 +12,19 @@ const maxWaiting = 4096
 
 // live is a stored event on its way to subscriptions.
 type live struct {
-	rec   *Record
-	batch uint64 // number of the commit it was part of
+	rec    *Record
+	before position // everything up to it was offered earlier
+}
+
+// position is a point in the streams of events that are offered.
+type position struct {
+	commits uint64 // of this process
+	rounds  uint64 // of reading what other processes stored (Follower)
+}
+
+// reaches reports whether nothing up to seam can come after p.
+func (p position) reaches(seam position) bool {
+	return p.commits >= seam.commits && p.rounds >= seam.rounds
 }
 
 // subscription is one REQ of one connection. While its stored events are
@@ -35,7 +46,7 @@ type subscription struct {
 	overflow bool
 	waiting  []live
 	seen     map[string]struct{} // ids sent as stored events
-	seam     uint64              // commits up to this one may be in seen
+	seam     position            // what was offered up to it may be in seen
 }
 
 // newSubscription starts in the state of sending stored events.
@@ -61,10 +72,10 @@ func (s *subscription) offer(l live) {
 	}
 }
 
-// isNew reports whether l was not sent as a stored event. Once a later commit
-// comes by, none of them can come any more.
+// isNew reports whether l was not sent as a stored event. Once the seam is
+// reached, none of them can come any more.
 func (s *subscription) isNew(l live) bool {
-	if l.batch > s.seam {
+	if l.before.reaches(s.seam) {
 		s.seen = nil
 	}
 	_, sent := s.seen[l.rec.Event.ID]
@@ -82,9 +93,9 @@ func (s *subscription) sent(id string) bool {
 	return true
 }
 
-// stored ends the sending of stored events, which may have contained commits
-// up to seam.
-func (s *subscription) stored(seam uint64) {
+// stored ends the sending of stored events, which may have contained what is
+// offered up to seam.
+func (s *subscription) stored(seam position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seam = seam
@@ -92,8 +103,8 @@ func (s *subscription) stored(seam uint64) {
 
 // take returns the live events held back so far that are new. When there are
 // none the subscription passes live events on by itself from now on and done
-// is true. Every commit up to fanned was offered.
-func (s *subscription) take(fanned uint64) (records []*Record, done, overflow bool) {
+// is true. Everything up to offered was offered.
+func (s *subscription) take(offered position) (records []*Record, done, overflow bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.overflow {
@@ -101,7 +112,7 @@ func (s *subscription) take(fanned uint64) (records []*Record, done, overflow bo
 	}
 	if len(s.waiting) == 0 {
 		s.storing = false
-		if fanned >= s.seam {
+		if offered.reaches(s.seam) {
 			s.seen = nil
 		}
 		return nil, true, false

@@ -67,14 +67,6 @@ func TestOptions_missingAreNamed(t *testing.T) {
 	if _, err := New(t.Context(), Options{}); err == nil {
 		t.Error("New takes empty Options")
 	}
-	for origin, want := range map[string]bool{
-		"https://parley.example": true, "http://127.0.0.1:8417": true,
-		"https://parley.example/": false, "parley.example": false, "ftp://parley.example": false, "": false,
-	} {
-		if got := validOrigin(origin); got != want {
-			t.Errorf("validOrigin(%q) = %v", origin, got)
-		}
-	}
 }
 
 func TestMetrics_knowEveryActionOfAParticipant(t *testing.T) {

@@ -35,7 +35,7 @@ func (v *Venue) publish(ctx context.Context, tx *sql.Tx, r *record, room *agreem
 	if err != nil {
 		return nil, fmt.Errorf("encoding event: %w", err)
 	}
-	if err := v.store.append(ctx, tx, r, room, e); err != nil {
+	if err := v.store.append(ctx, tx, r, room, e, data); err != nil {
 		return nil, err
 	}
 	members, err := v.store.members(ctx, tx, r.agreement)

@@ -133,24 +133,10 @@ func (v *Venue) enter(ctx context.Context, tx *sql.Tx, id string, by Caller) (*r
 // readCommand checks what needs no room: the key's syntax and the command's
 // size and shape.
 func readCommand(req CommandRequest) (*agreement.Command, error) {
-	if !validKey(req.Key) {
+	if !message.IsIdempotencyKey(req.Key) {
 		return nil, refuse(agreement.CodeInvalid, "/key: must be 8 to 128 of A-Z a-z 0-9 . _ : -")
 	}
 	return agreement.ParseCommand(req.Command)
-}
-
-// validKey is the syntax of an idempotency key, [A-Za-z0-9._:-]{8,128}.
-func validKey(key string) bool {
-	for i := range len(key) {
-		c := key[i]
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		case c == '.', c == '_', c == ':', c == '-':
-		default:
-			return false
-		}
-	}
-	return len(key) >= 8 && len(key) <= 128
 }
 
 // claim is under what a command's key is remembered: whose it is, and the hash

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/google/uuid"
 
 	"github.com/parleykit/parley/carrier"
 	"github.com/parleykit/parley/protocol/agreement"
+	"github.com/parleykit/parley/protocol/canonical"
 	"github.com/parleykit/parley/protocol/message"
 )
 
@@ -71,7 +71,7 @@ func (v *Venue) sendArtifact(ctx context.Context, tx *sql.Tx, id, to, bundle str
 func (v *Venue) answer(ctx context.Context, tx *sql.Tx, request *message.Message, result *Result) error {
 	body := message.AgreementResult{InReplyTo: request.ID, AgreementID: result.AgreementID}
 	thread := result.AgreementID
-	if !validID(result.AgreementID) {
+	if !canonical.IsUUID(result.AgreementID, 7) {
 		body.AgreementID, thread = "", request.Thread
 	}
 	if result.Refusal != nil {
@@ -80,10 +80,4 @@ func (v *Venue) answer(ctx context.Context, tx *sql.Tx, request *message.Message
 		body.Event = jsontext.Value(result.Event)
 	}
 	return v.sendIfRoom(ctx, tx, request.From, thread, body)
-}
-
-// validID is the spelling of an agreement id: a UUIDv7 in lower case.
-func validID(s string) bool {
-	id, err := uuid.Parse(s)
-	return err == nil && id.String() == s && id.Version() == 7 && id.Variant() == uuid.RFC4122
 }

@@ -12,15 +12,6 @@ import (
 	"github.com/parleykit/parley/protocol/message"
 )
 
-// Takes tells whether messages of the type are for Handle.
-func Takes(typ string) bool {
-	switch typ {
-	case message.TypeAgreementPropose, message.TypeAgreementCommand, message.TypeAgreementQuery:
-		return true
-	}
-	return false
-}
-
 // Stranger tells the delivery engine (carrier.Options.Stranger) whether a
 // message of a stranger is for this venue: a proposal of a key that
 // Options.Hosts admits. A venue that admits only its contacts takes nothing

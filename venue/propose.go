@@ -127,13 +127,13 @@ func (v *Venue) checkPolicy(ctx context.Context, tx *sql.Tx, a *agreement.Agreem
 // says all that an invite would. The first event goes with the invite, so that
 // each member can check the chain from its beginning.
 func (v *Venue) open(ctx context.Context, tx *sql.Tx, room *agreement.Room, req ProposeRequest) (*Result, error) {
-	if err := v.store.create(ctx, tx, room, req.Revision); err != nil {
-		return nil, err
-	}
 	a := room.Agreement()
 	first, err := room.Events()[0].Canonical()
 	if err != nil {
 		return nil, fmt.Errorf("encoding event: %w", err)
+	}
+	if err := v.store.create(ctx, tx, room, req.Revision, first); err != nil {
+		return nil, err
 	}
 	invite := message.AgreementInvite{Revision: string(req.Revision), Signature: req.Signature}
 	for _, m := range membersOf(a) {

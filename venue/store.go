@@ -48,8 +48,9 @@ func (store) record(ctx context.Context, tx *sql.Tx, id string) (*record, error)
 	return &r, nil
 }
 
-// create stores a room that has only its first event, and its members.
-func (s store) create(ctx context.Context, tx *sql.Tx, room *agreement.Room, revision []byte) error {
+// create stores a room that has only its first event, given in canonical bytes
+// like the revision, and its members.
+func (s store) create(ctx context.Context, tx *sql.Tx, room *agreement.Room, revision, first []byte) error {
 	a := room.Agreement()
 	_, err := tx.ExecContext(ctx, `INSERT INTO venue_rooms
 		(agreement, revision, digest, initiator, locked_at, deadline, head, outcome) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
@@ -58,7 +59,7 @@ func (s store) create(ctx context.Context, tx *sql.Tx, room *agreement.Room, rev
 	if err != nil {
 		return fmt.Errorf("storing room: %w", err)
 	}
-	if err := insertEvent(ctx, tx, room.Events()[0]); err != nil {
+	if err := insertEvent(ctx, tx, a.AgreementID, 1, first); err != nil {
 		return err
 	}
 	for _, m := range membersOf(a) {
@@ -72,10 +73,10 @@ func (s store) create(ctx context.Context, tx *sql.Tx, room *agreement.Room, rev
 	return nil
 }
 
-// append stores the event that room has just accepted on top of r, and the
-// outcome it left. ErrConflict when the stored chain has grown meanwhile.
-func (s store) append(ctx context.Context, tx *sql.Tx, r *record, room *agreement.Room, e agreement.Event) error {
-	if err := insertEvent(ctx, tx, e); err != nil {
+// append stores the event that room has just accepted on top of r, with its
+// canonical bytes, and the outcome it left. ErrConflict when the stored chain has grown meanwhile.
+func (s store) append(ctx context.Context, tx *sql.Tx, r *record, room *agreement.Room, e agreement.Event, data []byte) error {
+	if err := insertEvent(ctx, tx, r.agreement, e.Seq, data); err != nil {
 		return err
 	}
 	var finalized *int64
@@ -96,13 +97,8 @@ func (s store) append(ctx context.Context, tx *sql.Tx, r *record, room *agreemen
 	return nil
 }
 
-func insertEvent(ctx context.Context, tx *sql.Tx, e agreement.Event) error {
-	data, err := e.Canonical()
-	if err != nil {
-		return fmt.Errorf("encoding event: %w", err)
-	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO venue_events (agreement, seq, event) VALUES ($1, $2, $3)`,
-		e.AgreementID, e.Seq, string(data))
+func insertEvent(ctx context.Context, tx *sql.Tx, id string, seq int64, event []byte) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO venue_events (agreement, seq, event) VALUES ($1, $2, $3)`, id, seq, string(event))
 	if err != nil {
 		return fmt.Errorf("storing event: %w", err)
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"sync"
 	"time"
 
@@ -71,16 +70,10 @@ func (o *Options) check() error {
 		return errors.New("venue: Options.Outbox is required")
 	case o.Key == nil:
 		return errors.New("venue: Options.Key is required")
-	case !validOrigin(o.Origin):
+	case !agreement.ValidOrigin(o.Origin):
 		return errors.New("venue: Options.Origin must be an http or https origin without a path")
 	}
 	return nil
-}
-
-// validOrigin accepts scheme and host, nothing after them.
-func validOrigin(s string) bool {
-	u, err := url.Parse(s)
-	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && s == u.Scheme+"://"+u.Host
 }
 
 func (o *Options) setDefaults() {
@@ -131,9 +124,6 @@ func New(ctx context.Context, opts Options) (*Venue, error) {
 	v.metrics = newMetrics(opts.Registerer, v.outcomes)
 	return v, nil
 }
-
-// PublicKey is the venue's key, 64 lowercase hex characters.
-func (v *Venue) PublicKey() string { return v.me }
 
 // outcomes counts the stored rooms by outcome, for the metrics.
 func (v *Venue) outcomes() (counts map[string]int64, err error) {

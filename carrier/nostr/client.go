@@ -38,6 +38,7 @@ type ClientOptions struct {
 	IdleTimeout time.Duration // until an unused connection is closed; 0 is 30 s
 	Connections int           // kept for Publish and Query; 0 is 64
 	MaxEvents   int           // of one Query; 0 is 2000
+	MaxBytes    int           // of what a relay answers to one Query; 0 is 32 MiB
 }
 
 func (o *ClientOptions) setDefaults() {
@@ -58,6 +59,9 @@ func (o *ClientOptions) setDefaults() {
 	}
 	if o.MaxEvents <= 0 {
 		o.MaxEvents = 2000
+	}
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = 32 << 20
 	}
 }
 
@@ -175,6 +179,7 @@ func (c *Client) collect(ctx context.Context, conn *connection, filters nostr.Fi
 	defer r.stop()
 	var events []*nostr.Event
 	seen := make(map[string]bool)
+	left := c.opts.MaxBytes
 	for {
 		f, err := r.nextStored(ctx)
 		switch {
@@ -187,6 +192,11 @@ func (c *Client) collect(ctx context.Context, conn *connection, filters nostr.Fi
 				return nil, err
 			}
 			return events, nil
+		}
+		// Counted before anything is dropped: a relay that sends nothing of use
+		// must come to an end as well.
+		if left -= len(f.event); left < 0 {
+			return nil, fmt.Errorf("%w: the answer has more than %d bytes", carrier.ErrPermanent, c.opts.MaxBytes)
 		}
 		ev, _, ok := c.verify(f.event, filters)
 		if !ok || seen[ev.ID] {

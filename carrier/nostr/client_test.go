@@ -283,6 +283,25 @@ func TestQueryIsBounded(t *testing.T) {
 	}
 }
 
+func TestQueryIsBoundedInBytesThatAreDroppedToo(t *testing.T) {
+	unwanted := signed(t, newKey(t), 2, strings.Repeat("x", 1000)) // asked for is kind 1
+	url := serve(t, "", func(frame []json.RawMessage, send func(string)) {
+		for i := 0; text(frame[0]) == "REQ" && i < 50; i++ {
+			send(fmt.Sprintf(`["EVENT",%q,%s]`, text(frame[1]), unwanted))
+		}
+	})
+	client, err := nostr.NewClient(nostr.ClientOptions{Dialer: loopback(), MaxBytes: 20_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := client.Query(ctx, url, gonostr.Filter{Kinds: []int{1}}); !errors.Is(err, carrier.ErrPermanent) {
+		t.Errorf("Query of endless events nobody asked for = %v", err)
+	}
+}
+
 func TestPeerThatSendsNonsenseIsDropped(t *testing.T) {
 	url := serve(t, "", func(_ []json.RawMessage, send func(string)) {
 		for range 100 {

@@ -22,7 +22,10 @@ func (c *cardShowCmd) Run(s *session) error {
 	if err := s.call("card.show", agent.ShowCardRequest{Who: c.Who}, &card); err != nil {
 		return err
 	}
-	return s.print(card, func(p *printer) { p.card(&card) })
+	return s.print(card, func(p *printer) {
+		p.card(&card)
+		s.moved(name(card.Petname, card.NPub), card.Moved, card.MoveProven)
+	})
 }
 
 // card prints everything a card says.
@@ -44,7 +47,8 @@ func (p *printer) card(c *agent.Card) {
 		"can", line(strings.Join(c.Capabilities, ", ")),
 		"speaks", line(strings.Join(c.Protocols, ", ")),
 		"reach", strings.Join(carriers, "\n       "),
-		"moved to", c.Moved,
+		"moved to", npub(c.Moved),
+		"moved from", npub(c.Previous),
 		"published", when(c.CreatedAt.Time, now),
 		"expires", expires,
 	)
@@ -77,17 +81,13 @@ func (c *cardPublishCmd) Run(s *session) error {
 	}
 	return s.print(r, func(p *printer) {
 		p.card(&r.Card)
-		for _, relay := range r.Relays {
-			if !relay.OK {
-				s.note("%s did not take kind %d: %s", relay.Relay, relay.Kind, relay.Reason)
-			}
-		}
+		s.refusedBy(r.Relays)
 		p.println(p.paint(green, "published"))
 	})
 }
 
 type findCmd struct {
-	What []string `arg:"" optional:"" help:"npub, hex key or petname; or words that all must be among the capabilities."`
+	What []string `arg:"" optional:"" help:"npub or hex key; or words that all must be among the capabilities."`
 }
 
 // Help is printed below the flags.
@@ -98,7 +98,8 @@ expiry. What it says about itself is its own claim.
 Examples:
   parley find archive
   parley find translate german
-  parley find npub1…`
+  parley find npub1…
+  parley card show bob      the card of a contact`
 }
 
 // Run looks for cards.
@@ -126,6 +127,9 @@ func (c *findCmd) Run(s *session) error {
 			rows = append(rows, []string{c.NPub, c.Petname, c.About, strings.Join(c.Capabilities, ","), span(time.Until(c.ExpiresAt.Time))})
 		}
 		p.table([]string{"AGENT", "PETNAME", "ABOUT", "CAN", "EXPIRES IN"}, rows)
+		for _, c := range r.Cards {
+			s.moved(name(c.Petname, c.NPub), c.Moved, c.MoveProven)
+		}
 	})
 }
 

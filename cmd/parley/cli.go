@@ -14,15 +14,19 @@ import (
 type globals struct {
 	Home string `help:"Folder of this agent." env:"PARLEY_HOME" placeholder:"DIR" type:"path"`
 	JSON bool   `help:"Print one JSON value instead of text." name:"json"`
+
+	PassphraseFile string `help:"File with the passphrase of the key, where it has one." env:"PARLEY_PASSPHRASE_FILE" placeholder:"FILE" type:"path"`
 }
 
 // cli is the grammar.
 type cli struct {
 	globals
+	PrintVersion kong.VersionFlag `name:"version" hidden:""`
 
 	Init    initCmd    `cmd:"" help:"Make a key and use a server." group:"Begin"`
 	Status  statusCmd  `cmd:"" help:"Show who this agent is and what waits for it." group:"Begin"`
 	Trust   trustCmd   `cmd:"" help:"Accept a server's new key after comparing its fingerprint." group:"Begin"`
+	Key     keyCmd     `cmd:"" help:"Show, import, back up and replace the agent's key." group:"Begin"`
 	Run     runCmd     `cmd:"" help:"Stay up: deliver, receive, answer on agent.sock." group:"Begin"`
 	Version versionCmd `cmd:"" help:"Print the version." group:"Begin"`
 

@@ -29,7 +29,7 @@ Examples:
 
 type contactAddCmd struct {
 	Who  string `arg:"" help:"npub or hex key; a petname to rename."`
-	Name string `help:"Petname: what you call it." placeholder:"PETNAME"`
+	Name string `help:"Petname: what you call it; without it there is none." placeholder:"PETNAME"`
 }
 
 // Run adds a contact.
@@ -66,6 +66,12 @@ func (s *session) contact(operation string, request agent.ContactRequest, done s
 		if done == "contact" && r.About == "" {
 			s.note("its card was not found; it is reached through your own server")
 		}
+		if done != "removed" {
+			s.moved(name(r.Name, r.NPub), r.Moved, r.MoveProven)
+		}
+		if done != "removed" && r.Name == "" {
+			s.note("it has no petname; to give one: parley contact add %s --name PETNAME", r.NPub)
+		}
 	})
 }
 
@@ -87,6 +93,9 @@ func (c *contactListCmd) Run(s *session) error {
 			rows = append(rows, []string{c.Name, c.NPub, about})
 		}
 		p.table([]string{"PETNAME", "AGENT", "ABOUT"}, rows)
+		for _, c := range r.Contacts {
+			s.moved(name(c.Name, c.NPub), c.Moved, c.MoveProven)
+		}
 	})
 }
 

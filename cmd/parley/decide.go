@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/parleykit/parley/agent"
 	"github.com/parleykit/parley/protocol/agreement"
 )
@@ -138,6 +140,11 @@ func (c *commentCmd) Run(s *session) error {
 	id, words := "", c.Args
 	if len(words) > 1 {
 		id, words = words[0], words[1:]
+	} else if uuid.Validate(words[0]) == nil {
+		return &agent.Error{
+			Code: agent.CodeInvalid, Detail: "an agreement is named, and nothing is said about it",
+			Hint: "parley comment " + words[0] + " TEXT",
+		}
 	}
 	wait := time.Duration(c.Wait)
 	s.waiting("the venue", wait)

@@ -43,8 +43,11 @@ func run(args []string, in io.Reader, out, errOut io.Writer) int {
 		newPrinter(errOut).println("parley: " + err.Error())
 		return exitUsage
 	}
-	if len(args) == 0 {
+	switch {
+	case len(args) == 0:
 		args = []string{"--help"}
+	case args[0] == "help":
+		args = append(args[1:], "--help")
 	}
 	command, err := parser.Parse(args)
 	if exited >= 0 { // --help has printed

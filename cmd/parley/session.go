@@ -101,9 +101,15 @@ func (s *session) connect(create bool) error {
 		if !errors.Is(err, agent.ErrNoDaemon) {
 			return err
 		}
-		local, err := agent.OpenLocal(s.ctx, agent.Options{Home: home, Create: create, Logger: s.logger(slog.LevelError)})
+		local, err := agent.OpenLocal(s.ctx, agent.Options{Home: home, PassphraseFile: s.flags.PassphraseFile, Create: create, Logger: s.logger(slog.LevelError)})
 		if err == nil {
-			local.Warn = func(text string) { s.note("%s", text) }
+			warned := false // a command syncs twice; one warning is enough
+			local.Warn = func(text string) {
+				if !warned {
+					s.note("%s", text)
+				}
+				warned = true
+			}
 			s.caller = local
 			return nil
 		}

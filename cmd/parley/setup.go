@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -46,15 +47,25 @@ func (s *session) printPin(r *agent.PinResponse) error {
 		p.fields(
 			"agent", r.NPub,
 			"server", line(r.Server.Origin),
+			"server key", serverKey(r.Server.ServerKey),
 			"fingerprint", r.Server.Fingerprint,
 			"relay", line(r.Server.Relay),
 			"venue", r.Server.Venue,
 		)
 		if r.New {
-			s.note("pinned; compare the fingerprint with the one the operator shows")
+			s.note("pinned; compare the server key with the one that parleyd logs at its start")
 			s.note("next: parley card publish --about TEXT --can WORD")
 		}
 	})
+}
+
+// serverKey writes a key of the server document the way parleyd shows it.
+func serverKey(text string) string {
+	key, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		return line(text)
+	}
+	return fmt.Sprintf("ed25519:%x", key)
 }
 
 type trustCmd struct {
@@ -63,9 +74,9 @@ type trustCmd struct {
 
 // Help is printed below the flags.
 func (c *trustCmd) Help() string {
-	return `Replaces the pinned key by the one the server has now. Compare the fingerprint
-with the operator by another way first: this is the moment at which somebody in
-between would want you to type it.
+	return `Replaces the pinned key by the one the server has now. Compare the fingerprint or the
+server key with the operator by another way first: this is the moment at which
+somebody in between would want you to type it.
 
 Example:
   parley trust https://parley.example`
@@ -81,6 +92,15 @@ func (c *trustCmd) Run(s *session) error {
 }
 
 type statusCmd struct{}
+
+// Help is printed below the flags.
+func (c *statusCmd) Help() string {
+	return `Speaks to nobody: it counts what had come when another command last asked the
+server. inbox, review and contact requests ask it; ` + "`parley run`" + ` always listens.
+
+Example:
+  parley status --json`
+}
 
 // Run shows the agent.
 func (c *statusCmd) Run(s *session) error {
@@ -143,7 +163,7 @@ func (c *runCmd) Run(s *session) error {
 	if err != nil {
 		return &agent.Error{Code: agent.CodeUnavailable, Detail: err.Error()}
 	}
-	a, err := agent.New(s.ctx, agent.Options{Home: home, Logger: logger, Registerer: observer.Registry()})
+	a, err := agent.New(s.ctx, agent.Options{Home: home, PassphraseFile: s.flags.PassphraseFile, Logger: logger, Registerer: observer.Registry()})
 	if err != nil {
 		observer.Close()
 		return err

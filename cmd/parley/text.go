@@ -108,7 +108,10 @@ func (c *inboxCmd) Run(s *session) error {
 	if err := s.call("message.inbox", request, &r); err != nil {
 		return err
 	}
-	if r.Requests > 0 {
+	switch {
+	case r.Requests == 1:
+		s.note("1 stranger wrote: parley contact requests")
+	case r.Requests > 1:
 		s.note("%d strangers wrote: parley contact requests", r.Requests)
 	}
 	if len(r.Texts) == 0 && wait > 0 {

@@ -15,7 +15,7 @@ type verifyCmd struct {
 // Help is printed below the flags.
 func (c *verifyCmd) Help() string {
 	return `Needs no home, no network and no clock: everything is computed from the bundle's
-bytes. Each decision is shown with how it is known. What cannot be computed is whether
+bytes. Each binding act is shown with how it is known. What cannot be computed is whether
 the venue's key is the one you mean: compare it with the one your server names.
 
 Examples:
@@ -54,7 +54,7 @@ func (p *printer) verification(v *agent.Verification) {
 		"events", fmt.Sprintf("%d, the last with hash %s", v.Events, v.Head),
 		"CONSENSUS.md", v.ConsensusDigest,
 	)
-	p.println(p.paint(bold, "decisions"))
+	p.println(p.paint(bold, "acts"))
 	for _, d := range v.Decisions {
 		p.printf("  %s  %s  %s  %s: %s\n", d.ParticipantID, line(d.Label), d.Action, d.At, known(&d))
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/parleykit/parley/internal/config"
 	"github.com/parleykit/parley/internal/httpserver"
 	"github.com/parleykit/parley/internal/keys"
+	"github.com/parleykit/parley/protocol/wellknown"
 )
 
 // runInit writes a configuration and keys, and says what to do next. It never
@@ -29,6 +30,9 @@ func runInit(args []string, stdout, stderr io.Writer) error {
 		return err
 	} else if err != nil || flags.NArg() > 0 {
 		return fmt.Errorf("%w: see parleyd init -h", errRefused)
+	}
+	if *originText == "" {
+		return fmt.Errorf("%w: -origin is required: how clients name the server, such as https://parley.example", errRefused)
 	}
 	origin, err := httpserver.ParseOrigin(*originText)
 	if err != nil {
@@ -51,6 +55,9 @@ func writeConfig(file, origin, data string) error {
 	text := setKey(setKey(deploy.Config, "origin", origin), "data", data)
 	if _, err := config.Parse(text); err != nil {
 		return fmt.Errorf("writing configuration: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
 	}
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
@@ -90,7 +97,8 @@ func writeKeys(file string, origin httpserver.Origin, stdout io.Writer) error {
 		return err
 	}
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "wrote   %s\nkeys    %s (back this folder up)\nvenue   %s\nserver  %s\n\n", file, dir.Path(), venueKey.NPub(), serverKey)
+	fmt.Fprintf(&out, "wrote        %s\nkeys         %s (back this folder up)\nvenue        %s\nfingerprint  %s (agents compare it at parley init)\n\n",
+		file, dir.Path(), venueKey.NPub(), wellknown.Fingerprint(serverKey.PublicKey()))
 	fmt.Fprintf(&out, "DNS record to set, with the address of this machine:\n    %s.  300  IN  A  <address>\n\n", hostOf(origin))
 	fmt.Fprintf(&out, "Then, behind a proxy that ends TLS or with tls.cert_file and tls.key_file set:\n    parleyd -c %s -check\n    parleyd -c %s\n", file, file)
 	_, err = stdout.Write(out.Bytes())

@@ -160,7 +160,7 @@ func (s *server) addDocument() error {
 	if err != nil {
 		return err
 	}
-	s.logger.Info("server document", "origin", doc.Origin, "server_key", key)
+	s.logger.Info("server document", "origin", doc.Origin, "fingerprint", wellknown.Fingerprint(key.PublicKey()))
 	return s.http.Handle(documentRoute(data))
 }
 

@@ -16,7 +16,7 @@ const (
 
 // HTTPClient makes a client whose every connection goes through the dialer.
 // It takes no proxy from the environment, follows at most three redirects and
-// none from https to http, ends after Options.Timeout and cuts answers over
+// none from https to http, ends after 30 s and cuts answers over
 // Options.MaxBody with ErrTooLarge. It asks for no compression, so the limit is
 // the limit on the wire as well. It can open WebSockets: an upgraded connection
 // has neither limit.

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -138,16 +139,24 @@ func (s *Server) bind() (err error) {
 			return fmt.Errorf("listening for metrics: %s is not a loopback address", s.opts.MetricsListen)
 		}
 		if s.observer, err = net.Listen("tcp", s.opts.MetricsListen); err != nil {
-			return fmt.Errorf("listening for metrics: %w", err)
+			return listenError("metrics.listen", err)
 		}
 	}
 	if s.opts.Listen == "" {
 		return nil
 	}
 	if s.listener, err = net.Listen("tcp", s.opts.Listen); err != nil {
-		return fmt.Errorf("listening: %w", err)
+		return listenError("listen", err)
 	}
 	return nil
+}
+
+// listenError says what to change when an address is taken.
+func listenError(key string, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%w; is another server running? otherwise choose another %s", err, key)
+	}
+	return fmt.Errorf("%s: %w", key, err)
 }
 
 // resolveOrigin takes the configured origin or derives one from the listener.

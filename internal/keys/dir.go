@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
-	"strings"
 )
 
 // Purpose says what a key is for; it is the first part of the file's name.
@@ -55,7 +53,12 @@ const maxFile = 4096
 var kidPattern = regexp.MustCompile(`^[0-9a-f]{8}$`)
 
 // Dir is a folder of keys.
-type Dir struct{ path string }
+type Dir struct {
+	path       string
+	passphrase Passphrase   // of Nostr keys; unset stores them in clear
+	cost       uint8        // log2 of the scrypt cost of new passphrase files
+	fault      func() error // tests stop an operation before each change with it
+}
 
 // Open opens the folder at path, making it (mode 0700) when it is missing.
 // ErrPermissions when it exists and others than its owner may enter it.
@@ -73,65 +76,30 @@ func Open(path string) (*Dir, error) {
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
 		return nil, fmt.Errorf("%w: folder %s has mode %04o, want 0700", ErrPermissions, path, mode)
 	}
-	return &Dir{path: path}, nil
+	return &Dir{path: path, cost: defaultCost}, nil
 }
 
 // Path is the folder's path as it was given to Open.
 func (d *Dir) Path() string { return d.path }
 
-// File names one key of a folder without opening it.
-type File struct {
-	// Purpose is what the key is for.
-	Purpose Purpose
-	// KID is the first 8 hex digits of SHA-256(public key).
-	KID string
-	// Path is where the file lies.
-	Path string
-}
-
-// List names every key file of the folder, sorted by purpose, then KID. Files
-// with other names (temporary ones, backups) are not keys and not listed.
-func (d *Dir) List() ([]File, error) {
-	entries, err := os.ReadDir(d.path)
-	if err != nil {
-		return nil, fmt.Errorf("listing keys: %w", err)
-	}
-	var files []File
-	for _, entry := range entries {
-		purpose, kid, ok := strings.Cut(entry.Name(), ".")
-		if ok && slices.Contains(purposes, Purpose(purpose)) && kidPattern.MatchString(kid) {
-			files = append(files, File{Purpose(purpose), kid, filepath.Join(d.path, entry.Name())})
-		}
-	}
-	return files, nil
-}
-
-// find returns the one file of a purpose: ErrNoKey, ErrAmbiguous, ErrPurpose.
-func (d *Dir) find(p Purpose) (File, error) {
-	if !slices.Contains(purposes, p) {
-		return File{}, fmt.Errorf("%w: %.20q", ErrPurpose, string(p))
-	}
-	files, err := d.List()
-	if err != nil {
-		return File{}, err
-	}
-	files = slices.DeleteFunc(files, func(f File) bool { return f.Purpose != p })
-	switch len(files) {
-	case 0:
-		return File{}, fmt.Errorf("%w: %s", ErrNoKey, p)
-	case 1:
-		return files[0], nil
-	}
-	return File{}, fmt.Errorf("%w: %s has %s and %s", ErrAmbiguous, p, files[0].Path, files[1].Path)
-}
-
-// open reads the one key of a purpose and holds it against its file name.
+// open reads the active key of a purpose.
 func open[K interface{ KID() string }](d *Dir, p Purpose, parse func([]byte) (K, error)) (K, error) {
-	var none K
-	file, err := d.find(p)
-	if err != nil {
-		return none, err
+	for try := 1; ; try++ {
+		file, err := d.find(p)
+		if err != nil {
+			var none K
+			return none, err
+		}
+		key, err := openFile(file, parse)
+		if !errors.Is(err, fs.ErrNotExist) || try == 3 {
+			return key, err
+		} // another process has renamed it since it was listed
 	}
+}
+
+// openFile reads one key and holds it against its file name.
+func openFile[K interface{ KID() string }](file File, parse func([]byte) (K, error)) (K, error) {
+	var none K
 	text, err := file.read()
 	if err != nil {
 		return none, err
@@ -148,7 +116,7 @@ func open[K interface{ KID() string }](d *Dir, p Purpose, parse func([]byte) (K,
 
 // ensure opens the key of a purpose; where there is none it makes one under the
 // lock, after looking again, so that two processes end with the same key.
-func ensure[K any](d *Dir, p Purpose, open func(Purpose) (*K, error), generate func() (*K, error), store func(Purpose, *K) error) (key *K, err error) {
+func ensure[K any](d *Dir, p Purpose, open func(Purpose) (*K, error), generate func() (*K, error), store func(Purpose, *K, State) error) (key *K, err error) {
 	if key, err = open(p); !errors.Is(err, ErrNoKey) {
 		return key, err
 	}
@@ -159,7 +127,7 @@ func ensure[K any](d *Dir, p Purpose, open func(Purpose) (*K, error), generate f
 		if key, err = generate(); err != nil {
 			return err
 		}
-		return store(p, key)
+		return store(p, key, Active)
 	})
 	if err != nil {
 		return nil, err
@@ -209,7 +177,11 @@ func checkFile(info, before fs.FileInfo, path string) error {
 }
 
 // create writes a key file: temporary name, fsync, rename, fsync of the folder.
-func (d *Dir) create(p Purpose, kid string, text []byte) error {
+// A file of that name is replaced.
+func (d *Dir) create(name string, text []byte) error {
+	if err := d.before(); err != nil {
+		return err
+	}
 	temp, err := os.CreateTemp(d.path, ".new-*")
 	if err != nil {
 		return fmt.Errorf("writing key: %w", err)
@@ -218,7 +190,7 @@ func (d *Dir) create(p Purpose, kid string, text []byte) error {
 	if err := errors.Join(writeSynced(temp, text), temp.Close()); err != nil {
 		return fmt.Errorf("writing key: %w", err)
 	}
-	if err := os.Rename(temp.Name(), filepath.Join(d.path, string(p)+"."+kid)); err != nil {
+	if err := os.Rename(temp.Name(), filepath.Join(d.path, name)); err != nil {
 		return fmt.Errorf("writing key: %w", err)
 	}
 	return d.sync()

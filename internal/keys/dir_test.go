@@ -176,7 +176,7 @@ func TestNostr_refusesASymbolicLink(t *testing.T) {
 func TestNostr_neverGuessesBetweenTwoKeys(t *testing.T) {
 	dir := openDir(t)
 	for _, text := range []string{vectorSecret, strings.Repeat("1", 64)} {
-		if err := dir.storeNostr(Agent, mustParse(t, text)); err != nil {
+		if err := dir.storeNostr(Agent, mustParse(t, text), Active); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -31,6 +31,12 @@ func (d *Dir) EnsureEd25519(p Purpose) (*Ed25519, error) {
 	return ensure(d, p, d.Ed25519, generateEd25519, d.storeEd25519)
 }
 
+// NextEd25519 opens the key that will follow the active one at the next Rotate,
+// and makes it when there is none. ErrNoKey when there is no active key.
+func (d *Dir) NextEd25519(p Purpose) (*Ed25519, error) {
+	return ensureNext(d, p, parseEd25519, generateEd25519, d.storeEd25519)
+}
+
 func generateEd25519() (*Ed25519, error) {
 	public, secret, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -39,12 +45,12 @@ func generateEd25519() (*Ed25519, error) {
 	return &Ed25519{public: public, secret: func() ed25519.PrivateKey { return secret }}, nil
 }
 
-func (d *Dir) storeEd25519(p Purpose, key *Ed25519) error {
+func (d *Dir) storeEd25519(p Purpose, key *Ed25519, s State) error {
 	der, err := x509.MarshalPKCS8PrivateKey(key.secret())
 	if err != nil {
 		return fmt.Errorf("%w: no PKCS #8 form", ErrMalformed)
 	}
-	return d.create(p, key.KID(), pem.EncodeToMemory(&pem.Block{Type: pemType, Bytes: der}))
+	return d.create(fileName(p, key.KID(), s), pem.EncodeToMemory(&pem.Block{Type: pemType, Bytes: der}))
 }
 
 func parseEd25519(text []byte) (*Ed25519, error) {

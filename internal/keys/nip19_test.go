@@ -9,9 +9,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// charset is the alphabet of bech32 (BIP-173).
-const charset = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
-
 // The vectors of NIP-19.
 const (
 	vectorHex    = "3bf0c63fcb93463407af97a5e5ee64fa883d107ef9e558472c4eb9aaaefa459d"

@@ -92,10 +92,19 @@ func ParsePublic(text string) (string, error) {
 }
 
 // Nostr opens the key of a purpose. ErrNoKey when there is none.
-func (d *Dir) Nostr(p Purpose) (*Nostr, error) { return open(d, p, parseNSec) }
+// ErrPassphraseMissing or ErrPassphraseWrong when it is stored with another
+// passphrase than that of the Dir.
+func (d *Dir) Nostr(p Purpose) (*Nostr, error) { return open(d, p, d.parseFile) }
 
-// parseNSec reads what a key file holds: an nsec, never bare hex.
-func parseNSec(text []byte) (*Nostr, error) {
+// OpenNostr opens one key that List named, whatever its state.
+func (d *Dir) OpenNostr(f File) (*Nostr, error) { return openFile(f, d.parseFile) }
+
+// parseFile reads what a key file holds: an nsec or an ncryptsec, never bare
+// hex.
+func (d *Dir) parseFile(text []byte) (*Nostr, error) {
+	if isEncrypted(string(text)) {
+		return decrypt(string(text), d.passphrase)
+	}
 	if !strings.HasPrefix(string(text), prefixSecret+"1") {
 		return nil, fmt.Errorf("%w: no nsec", ErrMalformed)
 	}
@@ -107,10 +116,17 @@ func (d *Dir) EnsureNostr(p Purpose) (*Nostr, error) {
 	return ensure(d, p, d.Nostr, GenerateNostr, d.storeNostr)
 }
 
-// ImportNostr stores a secret given as nsec or 64 hex digits. Importing the
-// key that is already there changes nothing; ErrExists when another one is.
+// NextNostr opens the key that will follow the active one at the next Rotate,
+// and makes it when there is none. ErrNoKey when there is no active key.
+func (d *Dir) NextNostr(p Purpose) (*Nostr, error) {
+	return ensureNext(d, p, d.parseFile, GenerateNostr, d.storeNostr)
+}
+
+// ImportNostr stores a secret given as nsec, as 64 hex digits, or as ncryptsec
+// of the Dir's passphrase. Importing the key that is already there changes
+// nothing; ErrExists when another one is.
 func (d *Dir) ImportNostr(p Purpose, secret string) (*Nostr, error) {
-	key, err := ParseNostr(secret)
+	key, err := d.parseSecret(secret)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +134,7 @@ func (d *Dir) ImportNostr(p Purpose, secret string) (*Nostr, error) {
 		present, err := d.find(p)
 		switch {
 		case errors.Is(err, ErrNoKey):
-			return d.storeNostr(p, key)
+			return d.storeNostr(p, key, Active)
 		case err != nil:
 			return err
 		case present.KID != key.KID():
@@ -132,8 +148,19 @@ func (d *Dir) ImportNostr(p Purpose, secret string) (*Nostr, error) {
 	return key, nil
 }
 
-func (d *Dir) storeNostr(p Purpose, key *Nostr) error {
-	return d.create(p, key.KID(), []byte(encodeNIP19(prefixSecret, key.secret())+"\n"))
+func (d *Dir) parseSecret(secret string) (*Nostr, error) {
+	if isEncrypted(secret) {
+		return decrypt(secret, d.passphrase)
+	}
+	return ParseNostr(secret)
+}
+
+func (d *Dir) storeNostr(p Purpose, key *Nostr, s State) error {
+	text, err := key.file(d.passphrase, d.cost)
+	if err != nil {
+		return err
+	}
+	return d.create(fileName(p, key.KID(), s), text)
 }
 
 // PublicKey is the x-only public key, 64 lowercase hex digits.

@@ -98,7 +98,7 @@ func (a *Agreement) checkHead() *Refusal {
 		return refuse(CodeInvalid, "/profile: neither %s nor %s", ProfileParley, ProfileConsensus)
 	case !validSchema(a.Schema, schemaAgreement):
 		return refuse(CodeInvalid, "/schema: not an http or https origin with %s", schemaAgreement)
-	case !validUUID(a.AgreementID, 7):
+	case !canonical.IsUUID(a.AgreementID, 7):
 		return refuse(CodeInvalid, "/agreement_id: not a lower-case UUID of version 7")
 	case a.Revision != Revision:
 		return refuse(CodeInvalid, "/revision: only revision 1 exists")
@@ -127,9 +127,9 @@ func (a *Agreement) checkSupersedes() *Refusal {
 		return nil
 	case a.Profile != ProfileParley:
 		return refuse(CodeInvalid, "/supersedes: not in profile %s", a.Profile)
-	case !validUUID(s.AgreementID, 7) || s.AgreementID == a.AgreementID:
+	case !canonical.IsUUID(s.AgreementID, 7) || s.AgreementID == a.AgreementID:
 		return refuse(CodeInvalid, "/supersedes/agreement_id: not the id of another agreement")
-	case !validHex(s.Digest, 64):
+	case !canonical.IsHex(s.Digest, 32):
 		return refuse(CodeInvalid, "/supersedes/digest: not 64 lower-case hex characters")
 	}
 	return nil

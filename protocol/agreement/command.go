@@ -70,13 +70,13 @@ func (c Command) check() *Refusal {
 	switch {
 	case !validSchema(c.Schema, schemaCommand):
 		return refuse(CodeInvalid, "/schema: not an http or https origin with %s", schemaCommand)
-	case !validUUID(c.AgreementID, 7):
+	case !canonical.IsUUID(c.AgreementID, 7):
 		return refuse(CodeInvalid, "/agreement_id: not a lower-case UUID of version 7")
 	case !validParticipantID(c.ParticipantID):
 		return refuse(CodeInvalid, "/participant_id: not p1 to p%d", MaxParticipants)
 	case !IsAdvisory(c.Action) && !IsDecision(c.Action) && c.Action != ActionWithdraw:
 		return refuse(CodeInvalid, "/action: not an action of a participant")
-	case !validHex(c.RevisionDigest, 64):
+	case !canonical.IsHex(c.RevisionDigest, 32):
 		return refuse(CodeInvalid, "/revision_digest: not 64 lower-case hex characters")
 	}
 	return checkBody(c.Action, c.Body)

@@ -68,19 +68,19 @@ func (e *Event) check() *Refusal {
 	switch {
 	case !validSchema(e.Schema, schemaEvent):
 		return refuse(CodeInvalid, "/schema: not an http or https origin with %s", schemaEvent)
-	case !validUUID(e.AgreementID, 7):
+	case !canonical.IsUUID(e.AgreementID, 7):
 		return refuse(CodeInvalid, "/agreement_id: not a lower-case UUID of version 7")
 	case e.Seq < 1:
 		return refuse(CodeInvalid, "/seq: below 1")
-	case !validHex(e.Prev, 64):
+	case !canonical.IsHex(e.Prev, 32):
 		return refuse(CodeInvalid, "/prev: not 64 lower-case hex characters")
 	case !validParticipantID(e.ParticipantID) && e.ParticipantID != VenueID:
 		return refuse(CodeInvalid, "/participant_id: neither p1 to p%d nor %s", MaxParticipants, VenueID)
-	case !validHex(e.RevisionDigest, 64):
+	case !canonical.IsHex(e.RevisionDigest, 32):
 		return refuse(CodeInvalid, "/revision_digest: not 64 lower-case hex characters")
 	case !slices.Contains(Assurances(), e.Assurance):
 		return refuse(CodeInvalid, "/assurance: unknown")
-	case e.ReceiptRef != "" && !validHex(e.ReceiptRef, 64):
+	case e.ReceiptRef != "" && !canonical.IsHex(e.ReceiptRef, 32):
 		return refuse(CodeInvalid, "/receipt_ref: not 64 lower-case hex characters")
 	}
 	return checkBody(e.Action, e.Body)

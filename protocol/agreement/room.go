@@ -77,9 +77,6 @@ func open(a *Agreement, sig *nostr.Event, assurance string, now time.Time) (*Roo
 	return r, nil
 }
 
-// NewRoom is the room right after its first event. It is Replay of one event.
-func NewRoom(a *Agreement, proposal Event) (*Room, error) { return Replay(a, []Event{proposal}) }
-
 // Replay builds the room from its events and checks every rule again:
 // sequence, chain, times, limits, signatures and outcome. A list that the
 // engine would not have made is refused. Errors are *Refusal.

@@ -310,7 +310,7 @@ func TestReplay_keepsAReceiptReferenceInTheChain(t *testing.T) {
 	r := openRoom(t, sample(2))
 	e := r.Events()
 	e[0].ReceiptRef = strings.Repeat("ab", 32)
-	again, err := NewRoom(r.agreement, e[0])
+	again, err := Replay(r.agreement, e[:1])
 	if err != nil {
 		t.Fatal(err)
 	}

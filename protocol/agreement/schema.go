@@ -8,8 +8,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/google/uuid"
 	"github.com/nbd-wtf/go-nostr"
+
+	"github.com/parleykit/parley/protocol/canonical"
 )
 
 // Paths of the schema ids on the venue's origin.
@@ -20,24 +21,18 @@ const (
 	schemaBundle    = "/schemas/bundle/v1"
 )
 
-// SchemaPaths lists the path of every schema id of this package, for the
-// service that publishes them.
-func SchemaPaths() []string {
-	return []string{schemaAgreement, schemaCommand, schemaEvent, schemaBundle}
-}
-
 // maxOrigin bounds the origin in a schema id, in bytes.
 const maxOrigin = 255
 
 // validSchema tells whether id is an origin followed by path.
 func validSchema(id, path string) bool {
 	origin, found := strings.CutSuffix(id, path)
-	return found && validOrigin(origin)
+	return found && ValidOrigin(origin)
 }
 
-// validOrigin tells whether s is an http or https origin in its only spelling
+// ValidOrigin tells whether s is an http or https origin in its only spelling
 // (RFC 6454, section 6.2): lower case, no path, no user, no default port.
-func validOrigin(s string) bool {
+func ValidOrigin(s string) bool {
 	u, err := url.Parse(s)
 	if err != nil || len(s) > maxOrigin || u.Host == "" || u.Hostname() == "" || !printable(s) {
 		return false
@@ -60,23 +55,9 @@ func printable(s string) bool {
 	return true
 }
 
-func validHex(s string, length int) bool {
-	if len(s) != length {
-		return false
-	}
-	return strings.Trim(s, "0123456789abcdef") == ""
-}
-
 // validKey tells whether s is an x-only secp256k1 public key (BIP-340) in
 // lower-case hex.
-func validKey(s string) bool { return validHex(s, 64) && nostr.IsValidPublicKey(s) }
-
-// validUUID tells whether s is a UUID of the given version in its canonical
-// spelling (RFC 9562, section 4).
-func validUUID(s string, version uuid.Version) bool {
-	id, err := uuid.Parse(s)
-	return err == nil && id.String() == s && id.Version() == version && id.Variant() == uuid.RFC4122
-}
+func validKey(s string) bool { return canonical.IsHex(s, 32) && nostr.IsValidPublicKey(s) }
 
 // validThreshold accepts digits with at most one point or one slash between.
 func validThreshold(s string) bool {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/nbd-wtf/go-nostr"
+
+	"github.com/parleykit/parley/protocol/canonical"
 )
 
 // KindSignature is the Nostr kind of a signature over an act. It is never
@@ -126,7 +128,7 @@ func verify(ev nostr.Event, tags nostr.Tags, content, pubkey string) *Refusal {
 	switch {
 	case ev.Kind != KindSignature:
 		return refuse(CodeSignatureInvalid, "kind is not %d", KindSignature)
-	case ev.PubKey != pubkey || !validHex(ev.PubKey, 64):
+	case ev.PubKey != pubkey || !canonical.IsHex(ev.PubKey, 32):
 		return refuse(CodeSignatureInvalid, "made by another key")
 	case !slices.EqualFunc(ev.Tags, tags, func(x, y nostr.Tag) bool { return slices.Equal(x, y) }):
 		return refuse(CodeSignatureInvalid, "tags are not those of the act")
@@ -134,9 +136,9 @@ func verify(ev nostr.Event, tags nostr.Tags, content, pubkey string) *Refusal {
 		return refuse(CodeSignatureInvalid, "content is not that of the act")
 	case ev.CreatedAt < 0:
 		return refuse(CodeSignatureInvalid, "created_at is negative")
-	case !validHex(ev.ID, 64) || !ev.CheckID():
+	case !canonical.IsHex(ev.ID, 32) || !ev.CheckID():
 		return refuse(CodeSignatureInvalid, "id is not the hash of the event")
-	case !validHex(ev.Sig, 128):
+	case !canonical.IsHex(ev.Sig, 64):
 		return refuse(CodeSignatureInvalid, "sig is not 128 lower-case hex characters")
 	}
 	if ok, err := ev.CheckSignature(); err != nil || !ok {

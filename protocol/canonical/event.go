@@ -1,7 +1,6 @@
 package canonical
 
 import (
-	"encoding/hex"
 	"fmt"
 
 	"github.com/go-json-experiment/json"
@@ -87,18 +86,4 @@ func (e *event) defect() string {
 		return "sig"
 	}
 	return ""
-}
-
-// IsHex reports whether s is the lowercase hex of n bytes. Upper case is
-// refused, since it would give one value two spellings.
-func IsHex(s string, n int) bool {
-	if len(s) != hex.EncodedLen(n) {
-		return false
-	}
-	for i := range len(s) {
-		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
 }

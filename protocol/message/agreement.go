@@ -42,7 +42,7 @@ func (AgreementCommand) Type() string { return TypeAgreementCommand }
 
 // Validate implements Body.
 func (b AgreementCommand) Validate() error {
-	if !isKey(b.Key) {
+	if !IsIdempotencyKey(b.Key) {
 		return invalid("body/key", "must be 8 to 128 of A-Z a-z 0-9 . _ : -")
 	}
 	if b.Signature != nil && b.Signature.Sig == "" {

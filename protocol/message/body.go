@@ -106,7 +106,7 @@ func checkText(member, text string, least, most int) error {
 }
 
 func checkID(member, id string) error {
-	if !isUUIDv7(id) {
+	if !canonical.IsUUID(id, 7) {
 		return invalid("body/"+member, "must be a lowercase UUIDv7")
 	}
 	return nil

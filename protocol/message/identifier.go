@@ -1,10 +1,6 @@
 package message
 
-import (
-	"strings"
-
-	"github.com/google/uuid"
-)
+import "strings"
 
 // maxSeq is the largest integer JSON carries exactly (RFC 7493, section 2.2).
 const maxSeq = 1<<53 - 1
@@ -12,20 +8,13 @@ const maxSeq = 1<<53 - 1
 // maxName bounds types, codes and schemes.
 const maxName = 64
 
-// isUUIDv7 accepts the one spelling RFC 9562 writes: 36 characters, lowercase,
-// version 7, variant 10.
-func isUUIDv7(s string) bool {
-	id, err := uuid.Parse(s)
-	return err == nil && id.String() == s && id.Version() == 7 && id.Variant() == uuid.RFC4122
-}
-
 // isName accepts 1 to 64 characters a-z 0-9 . _ -.
 func isName(s string) bool {
 	return s != "" && len(s) <= maxName && strings.TrimLeft(s, "abcdefghijklmnopqrstuvwxyz0123456789._-") == ""
 }
 
-// isKey accepts an idempotency key: 8 to 128 characters [A-Za-z0-9._:-].
-func isKey(s string) bool {
+// IsIdempotencyKey reports whether s is 8 to 128 characters [A-Za-z0-9._:-].
+func IsIdempotencyKey(s string) bool {
 	for i := range len(s) {
 		c := s[i]
 		switch {

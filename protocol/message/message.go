@@ -127,11 +127,11 @@ func (m *Message) validate() error {
 	switch {
 	case m.V != Version:
 		return invalid("v", "must be 1")
-	case !isUUIDv7(m.ID):
+	case !canonical.IsUUID(m.ID, 7):
 		return invalid("id", "must be a lowercase UUIDv7")
 	case !isName(m.Type):
 		return invalid("type", "must be 1 to 64 of a-z 0-9 . _ -")
-	case !isUUIDv7(m.Thread):
+	case !canonical.IsUUID(m.Thread, 7):
 		return invalid("thread", "must be a lowercase UUIDv7")
 	case !canonical.IsHex(m.From, 32):
 		return invalid("from", "must be a public key in lowercase hex")

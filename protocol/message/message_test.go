@@ -144,7 +144,7 @@ func TestNew_makes_fresh_ids_that_start_a_thread(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if seen[m.ID] || m.Thread != m.ID || !isUUIDv7(m.ID) {
+		if seen[m.ID] || m.Thread != m.ID || !canonical.IsUUID(m.ID, 7) {
 			t.Fatalf("id %s, thread %s", m.ID, m.Thread)
 		}
 		seen[m.ID] = true

@@ -102,9 +102,12 @@ func Open(data []byte) (*Document, error) {
 	return &s.Document, nil
 }
 
-// Fingerprint names the server key for people: the hex SHA-256 of its 32 bytes.
-func (d *Document) Fingerprint() string {
-	sum := sha256.Sum256(d.publicKey())
+// Fingerprint names the document's server key for people.
+func (d *Document) Fingerprint() string { return Fingerprint(d.publicKey()) }
+
+// Fingerprint names a server key for people: the hex SHA-256 of its 32 bytes.
+func Fingerprint(key ed25519.PublicKey) string {
+	sum := sha256.Sum256(key)
 	return hex.EncodeToString(sum[:])
 }
 

@@ -87,9 +87,6 @@ func (s *Server) newEngine(t testing.TB, relayURL string, o venue.Options) *carr
 			return []carrier.Address{{Scheme: nostr.Scheme, Address: relayURL}}, nil
 		},
 		Handle: func(ctx context.Context, tx *sql.Tx, in *carrier.Incoming) error {
-			if !venue.Takes(in.Message.Type) {
-				return nil
-			}
 			return s.Venue.Handle(ctx, tx, in)
 		},
 		IsMember: func(ctx context.Context, tx *sql.Tx, pubkey string, m *message.Message) bool {

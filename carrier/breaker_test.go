@@ -1,0 +1,120 @@
+package carrier
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func testEndpoints(open map[string]int) *endpoints {
+	o := &Options{
+		Retry:      Backoff{Base: time.Second, Cap: time.Minute, Jitter: func(d time.Duration) time.Duration { return d }},
+		BreakAfter: 3, SendTimeout: 10 * time.Second,
+	}
+	return newEndpoints(o, func(scheme string, n int) { open[scheme] += n })
+}
+
+func TestAddressRestsLongerAfterEachFailure(t *testing.T) {
+	s := testEndpoints(map[string]int{})
+	to := Address{Scheme: "mem", Address: "a", Priority: 3}
+	for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+		if got := s.report(to, ErrTransient, noon).Sub(noon); got != want*time.Second {
+			t.Errorf("blocked for %v, want %v s", got, int(want))
+		}
+	}
+	to.Priority = 0 // makes no difference
+	if got := s.enter(to, noon); !got.Equal(noon.Add(time.Minute)) {
+		t.Errorf("blocked until %v", got)
+	}
+	if !s.enter(to, noon.Add(time.Minute)).IsZero() || !s.enter(Address{Scheme: "mem", Address: "b"}, noon).IsZero() {
+		t.Error("blocked for too long, or the wrong address")
+	}
+	for _, limit := range []struct{ after, want time.Duration }{{0, noRateLimit}, {time.Millisecond, minRateLimit}, {48 * time.Hour, maxRateLimit}} {
+		if got := s.report(to, fmt.Errorf("x: %w", &RateLimited{After: limit.after}), noon).Sub(noon); got != limit.want {
+			t.Errorf("limited to %v: blocked for %v, want %v", limit.after, got, limit.want)
+		}
+	}
+	for _, err := range []error{nil, ErrPermanent} {
+		s.report(to, ErrTransient, noon)
+		s.report(to, err, noon)
+		if !s.enter(to, noon).IsZero() {
+			t.Errorf("blocked although it answered with %v", err)
+		}
+	}
+}
+
+func TestOpenCircuitLetsOneProbeThroughAtATime(t *testing.T) {
+	open := map[string]int{}
+	s := testEndpoints(open)
+	to := Address{Scheme: "mem", Address: "a"}
+	s.report(to, ErrTransient, noon)
+	s.report(to, ErrTransient, noon)
+	now := noon.Add(2 * time.Second)
+	if !s.enter(to, now).IsZero() || !s.enter(to, now).IsZero() || open["mem"] != 0 {
+		t.Fatal("two failures opened the circuit; the third does")
+	}
+	now = s.report(to, ErrTransient, now)
+	if open["mem"] != 1 {
+		t.Fatalf("%d circuits open after three failures, want 1", open["mem"])
+	}
+	if !s.enter(to, now).IsZero() {
+		t.Fatal("no probe after the rest")
+	}
+	if until := s.enter(to, now); !until.Equal(now.Add(10 * time.Second)) {
+		t.Errorf("a second message waits until %v, want the probe's longest time", until)
+	}
+	s.leave(to, now) // the probe learnt nothing
+	if !s.enter(to, now).IsZero() {
+		t.Error("no new probe after one that was given up")
+	}
+	s.report(to, nil, now)
+	if open["mem"] != 0 || !s.enter(to, now).IsZero() || !s.enter(to, now).IsZero() {
+		t.Error("the circuit is open after a probe that worked")
+	}
+}
+
+func TestEndpointsAreBounded(t *testing.T) {
+	open := map[string]int{}
+	s := testEndpoints(open)
+	for i := range 3 * maxEndpoints {
+		for range 3 {
+			s.report(Address{Scheme: "mem", Address: fmt.Sprint(i)}, ErrTransient, noon)
+		}
+	}
+	if len(s.known) > maxEndpoints || open["mem"] != len(s.known) {
+		t.Errorf("%d addresses remembered, %d counted as open", len(s.known), open["mem"])
+	}
+}
+
+func TestNoLaneStarvesAndTheBestLeaveFirst(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var due [lanes][]int64
+		for lane := range lanes {
+			for i := range rapid.IntRange(0, 40).Draw(t, "waiting") {
+				due[lane] = append(due[lane], int64(lane*1000+i))
+			}
+		}
+		limit := rapid.IntRange(1, 32).Draw(t, "limit")
+		all := mergeLanes(due, limit)
+		total, got := 0, [lanes]int{}
+		for _, seq := range all {
+			got[seq/1000]++
+		}
+		for lane, waiting := range due {
+			total += len(waiting)
+			if least := min(len(waiting), limit/share); got[lane] < least {
+				t.Fatalf("lane %d has %d of its share of %d", lane, got[lane], least)
+			}
+		}
+		if len(all) != min(limit, total) {
+			t.Fatalf("%d taken of %d under a limit of %d", len(all), total, limit)
+		}
+		for i := 1; i < len(all); i++ {
+			if all[i] < all[i-1] {
+				t.Fatalf("order %v", all)
+			}
+		}
+	})
+}
