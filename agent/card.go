@@ -12,6 +12,7 @@ import (
 	gonostr "github.com/nbd-wtf/go-nostr"
 
 	"github.com/parleykit/parley/carrier/nostr"
+	"github.com/parleykit/parley/carrier"
 	"github.com/parleykit/parley/internal/keys"
 	"github.com/parleykit/parley/protocol/canonical"
 	"github.com/parleykit/parley/protocol/card"
@@ -151,6 +152,9 @@ func (a *Agent) publish(ctx context.Context, p profile) (*PublishCardResponse, e
 	if err != nil {
 		return nil, err
 	}
+	if err := a.setSetting(ctx, settingRevoked, ""); err != nil {
+		return nil, err
+	}
 	text, err := json.Marshal(p)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the card's profile: %w", err)
@@ -180,12 +184,13 @@ func (a *Agent) publishAs(ctx context.Context, key *keys.Nostr, p profile, serve
 // publishAll gives events to every own relay. It fails when none took the first.
 func (a *Agent) publishAll(ctx context.Context, servers []Server, events ...*gonostr.Event) ([]Published, error) {
 	var results []Published
-	accepted := false
+	accepted, said := false, false // said: a relay answered that it does not want the event
 	for _, relay := range relaysOf(servers) {
 		for i, ev := range events {
 			result := Published{Relay: relay, Kind: ev.Kind, OK: true}
 			if err := a.publishEvent(ctx, relay, ev); err != nil {
 				result.OK, result.Reason = false, err.Error()
+				said = said || errors.Is(err, carrier.ErrPermanent)
 			}
 			accepted = accepted || result.OK && i == 0
 			results = append(results, result)
@@ -199,7 +204,12 @@ func (a *Agent) publishAll(ctx context.Context, servers []Server, events ...*gon
 		if events[0].Kind != card.Kind {
 			what = "event"
 		}
-		return nil, refused("no relay took the %s: %s: %s", what, results[0].Relay, results[0].Reason)
+		failure := unavailable("no relay took the %s: %s: %s", what, results[0].Relay, results[0].Reason).
+			hint("is the server up? `parley status` names it; then publish again")
+		if said {
+			failure.Code, failure.Hint = CodeRefused, ""
+		}
+		return nil, failure
 	}
 	return results, nil
 }

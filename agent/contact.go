@@ -58,7 +58,11 @@ func (a *Agent) AddContact(ctx context.Context, q ContactRequest) (*Contact, err
 	if err != nil {
 		return nil, err
 	}
-	if err := link.engine.AddContact(ctx, carrier.Contact{PubKey: pubkey, Name: q.Name}); err != nil {
+	name := q.Name
+	if known, err := link.engine.Contact(ctx, pubkey); err == nil && name == "" {
+		name = known.Name // adding again takes no name away
+	}
+	if err := link.engine.AddContact(ctx, carrier.Contact{PubKey: pubkey, Name: name}); err != nil {
 		return nil, fmt.Errorf("adding the contact: %w", err)
 	}
 	found, err := a.freshCard(ctx, pubkey)

@@ -35,7 +35,8 @@ func ParseDraft(data []byte) (*Draft, error) {
 	}
 	var d Draft
 	if err := yaml.Load(data, &d, yaml.WithKnownFields(), yaml.WithUniqueKeys()); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrDraft, err)
+		// The library names our type, which tells the writer of a draft nothing.
+		return nil, fmt.Errorf("%w: %s", ErrDraft, strings.ReplaceAll(err.Error(), " in type agent.Draft", ""))
 	}
 	switch {
 	case strings.TrimSpace(d.Title) == "":

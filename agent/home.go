@@ -108,8 +108,8 @@ func readHolder(file *os.File) string {
 }
 
 func lockedBy(home, holder string) *Error {
-	e := unavailable("the home %s is in use by another process (pid %s): %w", home, holder, ErrLocked)
-	return e.hint("wait until it ends; commands run side by side while `parley run` is up")
+	e := unavailable("%w: %s is used by process %s", ErrLocked, home, holder)
+	return e.hint("is `parley run` up already? otherwise wait until the other command ends")
 }
 
 // exists reports whether a file is there.

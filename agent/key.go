@@ -37,6 +37,9 @@ func OpenKeys(home, passphraseFile string) (*Keyring, error) {
 		return nil, err
 	}
 	held, err := acquire(home)
+	if errors.Is(err, ErrLocked) {
+		return nil, unavailable("%w", err).hint("stop `parley run`, or wait until the other command ends")
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -46,8 +46,11 @@ type moves []move
 // place is where a key stands between others, in hex; empty is none.
 type place struct{ previous, moved string }
 
-// settingMoves is the key of agent_settings that holds the moves.
-const settingMoves = "moves"
+// Keys of agent_settings.
+const (
+	settingMoves   = "moves"
+	settingRevoked = "revoked" // the hex key whose card is not published again unasked
+)
 
 // of is the place of a key, which its card tells from then on.
 func (m moves) of(pubkey string) (p place) {
@@ -177,7 +180,7 @@ func (a *Agent) nothingOpen(ctx context.Context) error {
 	if status.Open == 0 && len(waiting) == 0 {
 		return nil
 	}
-	return refused("the old key is still needed: %d agreements are open, %d messages are queued", status.Open, len(waiting)).
+	return refused("the old key is still needed: open agreements %d, queued messages %d", status.Open, len(waiting)).
 		hint("wait for them, or go on without them: parley key succeed --force")
 }
 
@@ -208,6 +211,9 @@ func (a *Agent) RevokeKey(ctx context.Context, _ Empty) (*RevokeKeyResponse, err
 	relays, err := a.publishAll(ctx, servers, &ev)
 	if err != nil {
 		return nil, err
+	}
+	if err := a.setSetting(ctx, settingRevoked, me); err != nil {
+		return nil, fmt.Errorf("noting the deletion: %w", err)
 	}
 	if err := exec(ctx, a.db, `DELETE FROM agent_cards WHERE pubkey = $1`, me); err != nil {
 		return nil, fmt.Errorf("forgetting the own card: %w", err)

@@ -158,7 +158,7 @@ func TestAnUnreachableServerLeavesTheTextQueued(t *testing.T) {
 	if _, err := o.FindCards(t.Context(), FindRequest{}); asError(err).Code != CodeUnavailable {
 		t.Errorf("finding: %v", err)
 	}
-	if _, err := o.PublishCard(t.Context(), PublishCardRequest{}); asError(err).Code != CodeRefused {
+	if _, err := o.PublishCard(t.Context(), PublishCardRequest{}); asError(err).Code != CodeUnavailable {
 		t.Errorf("publishing: %v", err)
 	}
 }

@@ -155,6 +155,8 @@ func (a *Agent) pick(ctx context.Context, text string) (*room, error) {
 	switch {
 	case len(found) == 1:
 		return found[0], nil
+	case len(found) > 1 && text == "":
+		return nil, invalid("%d agreements are open: %s", len(found), idsOf(found)).hint("name one; `parley review --list` shows their titles")
 	case len(found) > 1:
 		return nil, invalid("%d agreements fit: %s", len(found), idsOf(found)).hint("give more of the id")
 	case text == "":

@@ -37,7 +37,7 @@ type Server struct {
 // PinRequest names a server.
 type PinRequest struct {
 	URL  string `json:"url"`            // origin such as https://parley.example
-	Name string `json:"name,omitempty"` // how this agent calls itself, at most 100 code points
+	Name string `json:"name,omitempty"` // how this agent calls itself, at most 64 code points
 }
 
 // PinResponse says who the agent is and which server it uses now.

@@ -161,7 +161,7 @@ func (a *Agent) operationHandler(op Operation) http.Handler {
 		if err != nil {
 			e := asError(err)
 			a.metrics.request(op.Name, e.Code)
-			if e.Code == CodeInternal {
+			if e.Code == CodeInternal && r.Context().Err() == nil {
 				a.log.ErrorContext(r.Context(), "operation failed", "operation", op.Name, "err", err)
 			}
 			writeProblem(w, e)

@@ -203,6 +203,10 @@ func (a *Agent) refreshOnce(ctx context.Context) error {
 	if err != nil || own == nil {
 		return err // a card never published is not published unasked
 	}
+	// A relay that did not honour the deletion may have brought it back.
+	if revoked, err := a.setting(ctx, settingRevoked); err != nil || revoked == own.PubKey {
+		return err
+	}
 	life := own.ExpiresAt.Sub(own.CreatedAt.Time)
 	if own.ExpiresAt.Sub(a.now()) > life/refreshAhead {
 		return nil

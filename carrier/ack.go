@@ -60,6 +60,14 @@ func (e *Engine) applyAnswer(ctx context.Context, tx *sql.Tx, in *arrival) (matc
 	if err != nil {
 		return false, nil, nil //nolint:nilerr // Parse has checked the body; a broken one names nothing
 	}
+	if id == "" {
+		var body message.Nack
+		if err := message.DecodeBody(in.Message, &body); err != nil {
+			return false, nil, nil //nolint:nilerr // the same
+		}
+		matched, err = e.applyNack(ctx, tx, in, body)
+		return matched, nil, err
+	}
 	var seq int64
 	var typ string
 	var state State
@@ -90,7 +98,8 @@ func (e *Engine) applyAnswer(ctx context.Context, tx *sql.Tx, in *arrival) (matc
 	return true, &Change{Box: BoxOutbox, Seq: seq, Peer: in.Sender, MessageID: id, Type: typ, State: StateAcked}, err
 }
 
-// readAnswer returns the message an answer names and the reason it gives.
+// readAnswer returns the message an answer names and the reason it gives; the
+// id is empty for a nack of parts.
 func readAnswer(m *message.Message) (id, reason string, err error) {
 	switch m.Type {
 	case message.TypeAck:
@@ -126,7 +135,8 @@ func (e *Engine) queueAnswer(ctx context.Context, tx *sql.Tx, in *Incoming, typ 
 		return err
 	}
 	m.Thread = in.Message.Thread
-	return e.enqueue(ctx, tx, m, route{scheme: in.Scheme, inReplyTo: in.Message.ID})
+	_, err = e.enqueue(ctx, tx, m, route{scheme: in.Scheme, inReplyTo: in.Message.ID})
+	return err
 }
 
 // ackDue is true of an ack row that may be sent once more. The database numbers

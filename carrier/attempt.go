@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -33,6 +32,7 @@ type attempt struct {
 	wantsAck  bool
 	worked    endpoint // by which the recipient was reached last
 	wraps     [][]byte
+	wanted    map[int]bool // the wraps that the recipient asked for
 	targets   []*target
 }
 
@@ -40,11 +40,13 @@ type attempt struct {
 type target struct {
 	Delivery
 	to      Address
-	wraps   int // taken so far
+	wraps   int // taken so far, or frames of them
+	frame   int // size of the frames; 0 for whole wraps
 	retryAt time.Time
-	sentAt  time.Time // when it took all of them first
-	chosen  bool      // in this attempt
-	tried   bool      // in this attempt, and something was learnt
+	sentAt  time.Time    // when it took all of them first
+	only    map[int]bool // the wraps it gets in this attempt; nil for all
+	chosen  bool         // in this attempt
+	tried   bool         // in this attempt, and something was learnt
 }
 
 // attempt tries a claimed message at every address that is due, and stores how
@@ -72,9 +74,10 @@ func (e *Engine) loadAttempt(ctx context.Context, seq int64) (*attempt, error) {
 	a := &attempt{seq: seq}
 	err := e.db.View(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		var expires, sent, resend int64
-		err := tx.QueryRowContext(ctx, `SELECT recipient, message_id, type, scheme, state, rounds, expires_at, sent_ms, resend_ms
+		var wanted string
+		err := tx.QueryRowContext(ctx, `SELECT recipient, message_id, type, scheme, state, rounds, expires_at, sent_ms, resend_ms, wanted
 			FROM carrier_outbox WHERE seq = $1 AND due_ms IS NOT NULL`, seq).
-			Scan(&a.recipient, &a.messageID, &a.typ, &a.scheme, &a.state, &a.rounds, &expires, &sent, &resend)
+			Scan(&a.recipient, &a.messageID, &a.typ, &a.scheme, &a.state, &a.rounds, &expires, &sent, &resend, &wanted)
 		if err != nil {
 			return err
 		}
@@ -98,6 +101,7 @@ func (e *Engine) loadAttempt(ctx context.Context, seq int64) (*attempt, error) {
 			err = rows.Scan(&wrap)
 			return wrap, err
 		})
+		a.wanted = wantedParts(wanted, len(a.wraps))
 		return err
 	})
 	if errors.Is(err, sql.ErrNoRows) {
@@ -107,7 +111,7 @@ func (e *Engine) loadAttempt(ctx context.Context, seq int64) (*attempt, error) {
 }
 
 func deliveries(ctx context.Context, tx *sql.Tx, seq int64) ([]*target, error) {
-	rows, err := tx.QueryContext(ctx, `SELECT scheme, address, state, reason, attempts, wraps, retry_ms, sent_ms FROM carrier_deliveries
+	rows, err := tx.QueryContext(ctx, `SELECT scheme, address, state, reason, attempts, wraps, frame, retry_ms, sent_ms FROM carrier_deliveries
 		WHERE outbox_seq = $1 ORDER BY scheme, address`, seq)
 	if err != nil {
 		return nil, err
@@ -115,7 +119,7 @@ func deliveries(ctx context.Context, tx *sql.Tx, seq int64) ([]*target, error) {
 	return scanAll(rows, func(rows *sql.Rows) (*target, error) {
 		var t target
 		var retry, sent int64
-		err := rows.Scan(&t.Scheme, &t.Address, &t.State, &t.Reason, &t.Attempts, &t.wraps, &retry, &sent)
+		err := rows.Scan(&t.Scheme, &t.Address, &t.State, &t.Reason, &t.Attempts, &t.wraps, &t.frame, &retry, &sent)
 		t.to = Address{Scheme: t.Scheme, Address: t.Address}
 		t.retryAt, t.sentAt = milliTime(retry), milliTime(sent)
 		return &t, err
@@ -134,8 +138,15 @@ func (e *Engine) sendTo(ctx context.Context, a *attempt, t *target) {
 	}
 	t.tried = true
 	c := e.carriers[t.Scheme]
-	for ; t.wraps < len(a.wraps); t.wraps++ {
-		err := e.sendWrap(ctx, c, t.to, a.wraps[t.wraps])
+	pieces, err := t.pieces(c, a.wraps)
+	if err != nil {
+		t.State, t.Reason = StateDead, shorten(err.Error())
+		e.metrics.sent.WithLabelValues(t.Scheme, resultPermanent).Inc()
+		e.endpoints.leave(t.to, e.now())
+		return
+	}
+	for ; t.wraps < len(pieces); t.wraps++ {
+		err := e.sendPiece(ctx, c, t.to, pieces[t.wraps])
 		if err != nil && ctx.Err() != nil {
 			t.tried = false // the end of the process says nothing of the address
 			e.endpoints.leave(t.to, e.now())
@@ -161,13 +172,43 @@ func (e *Engine) sendTo(ctx context.Context, a *attempt, t *target) {
 	t.State, t.Reason, t.Attempts, t.sentAt = StateSent, "", 0, cmp.Or(t.sentAt, e.now())
 }
 
-func (e *Engine) sendWrap(ctx context.Context, c Carrier, to Address, wrap []byte) error {
-	if limit := c.MaxFrame(to); limit > 0 && len(wrap) > limit {
-		return fmt.Errorf("%w: wrap of %d bytes, the carrier takes %d", ErrPermanent, len(wrap), limit)
+// pieces is what the address gets: the wraps, or frames of those that are too
+// long for it. Frames of another size than before begin anew.
+func (t *target) pieces(c Carrier, wraps [][]byte) ([][]byte, error) {
+	limit := c.MaxFrame(t.to)
+	if limit <= 0 {
+		limit = 0
 	}
+	if t.frame != limit {
+		t.frame, t.wraps = limit, 0
+	}
+	if limit == 0 && t.only == nil {
+		return wraps, nil
+	}
+	texts, ok := c.(TextCarrier)
+	text := ok && texts.TextOnly(t.to)
+	var pieces [][]byte
+	for i, wrap := range wraps {
+		if t.only != nil && !t.only[i] {
+			continue
+		}
+		if limit == 0 || len(wrap) <= limit {
+			pieces = append(pieces, wrap)
+			continue
+		}
+		frames, err := Split(wrap, limit, text)
+		if err != nil {
+			return nil, err
+		}
+		pieces = append(pieces, frames...)
+	}
+	return pieces, nil
+}
+
+func (e *Engine) sendPiece(ctx context.Context, c Carrier, to Address, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, e.opts.SendTimeout)
 	defer cancel()
-	return c.Send(ctx, to, wrap)
+	return c.Send(ctx, to, data)
 }
 
 func sendResult(err error) string {

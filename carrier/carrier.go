@@ -21,8 +21,9 @@ type Cursor string
 // MaxCursor bounds a Cursor, in bytes.
 const MaxCursor = 256
 
-// Handler takes one wrap that a carrier received. It returns nil only when the
-// wrap is durably stored or of no use (forged, expired, repeated), and only
+// Handler takes one wrap or frame that a carrier received; a carrier with
+// several topics or connections names the one by WithInlet. It returns nil only when the
+// wrap or frame is durably stored or of no use (forged, expired, repeated), and only
 // then may the carrier acknowledge it upstream. The cursor is stored in the
 // wrap's transaction; an empty wrap moves the cursor alone. A Handler is safe
 // for concurrent use.
@@ -34,8 +35,10 @@ type Carrier interface {
 	// Scheme names the carrier in addresses and metrics.
 	Scheme() string
 	// MaxFrame is the most bytes one Send to the address takes; 0 is no limit.
+	// The Engine cuts what is longer into frames, a carrier never does.
 	MaxFrame(to Address) int
-	// Send gives one wrap to the address, unchanged. nil means that the other
+	// Send gives one wrap, or one frame of it where it is longer than MaxFrame,
+	// to the address, unchanged. nil means that the other
 	// side took it. Errors wrap ErrPermanent or ErrTransient, or are a
 	// *RateLimited; any other error counts as transient.
 	Send(ctx context.Context, to Address, wrap []byte) error
@@ -43,6 +46,12 @@ type Carrier interface {
 	// ctx ends, reconnecting by itself. An error before that makes the Engine
 	// call it again with the newest stored cursor.
 	Receive(ctx context.Context, from Cursor, handle Handler) error
+}
+
+// TextCarrier is a Carrier of which some addresses take text alone. Frames for
+// those are written in text mode; wraps are text as they are.
+type TextCarrier interface {
+	TextOnly(to Address) bool
 }
 
 // Poller is a Carrier that can also read once what is stored upstream and

@@ -296,11 +296,11 @@ func TestAddressFoundLaterIsUsed(t *testing.T) {
 	})
 }
 
-func TestCarrierWithSmallFramesIsRefused(t *testing.T) {
+func TestCarrierWithTooSmallFramesIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		alice := w.add("alice", func(o *carrier.Options) {
 			small := w.network.Carrier("mem", "alice")
-			small.Frame = 1000
+			small.Frame = 90
 			o.Carriers = []carrier.Carrier{small}
 		}).start()
 		m := alice.text(w.add("bob"), "hello")

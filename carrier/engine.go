@@ -81,6 +81,8 @@ type Limits struct {
 	Outbox            int   // messages that wait to be sent; 0 is 10000
 	OutboxBytes       int64 // their size when sealed; 0 is 256 MiB
 	OutboxOfPeer      int   // of them to one recipient; 0 is a tenth, but at least 100
+	FrameBytes        int64 // frames of one carrier that wait for others; 0 is 16 MiB
+	InletFrameBytes   int64 // of them by one inlet, see WithInlet; 0 is 4 MiB
 	StrangerPartBytes int64 // size of all parts of strangers; 0 is 16 MiB
 }
 
@@ -120,6 +122,8 @@ func (o *Options) setDefaults() {
 	setDefault(&l.ContactParts, 256)
 	setDefault(&l.StrangerParts, envelope.MaxParts)
 	setDefault(&l.StrangerPartBytes, 16<<20)
+	setDefault(&l.FrameBytes, 16<<20)
+	setDefault(&l.InletFrameBytes, 4<<20)
 	setDefault(&l.Outbox, 10_000)
 	setDefault(&l.OutboxBytes, 256<<20)
 	setDefault(&l.OutboxOfPeer, max(100, l.Outbox/10))
@@ -197,6 +201,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	group.Go(func() { e.dispatchLoop(ctx) })
 	group.Go(func() { e.processLoop(ctx) })
+	group.Go(func() { e.nackLoop(ctx) })
 	group.Go(func() { e.purgeLoop(ctx) })
 	group.Go(func() { e.measureLoop(ctx) })
 	group.Wait()

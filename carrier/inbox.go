@@ -50,7 +50,11 @@ func (e *Engine) handler(scheme string) Handler {
 		if len(wrap) == 0 {
 			return e.db.Write(ctx, func(ctx context.Context, tx *sql.Tx) error { return saveCursor(ctx, tx, scheme, next) })
 		}
-		result, err := e.receive(ctx, scheme, wrap, next)
+		receive := e.receive
+		if IsFrame(wrap) {
+			receive = e.receiveFrame
+		}
+		result, err := receive(ctx, scheme, wrap, next)
 		if err != nil {
 			return fmt.Errorf("storing a received wrap: %w", err)
 		}
@@ -230,13 +234,19 @@ func (e *Engine) admit(ctx context.Context, tx *sql.Tx, in *Incoming, now time.T
 		return "", err
 	}
 	if message.Known(in.Message.Type) {
-		return StatePending, setInbox(ctx, tx, in.Seq, StatePending, "")
+		if err := setInbox(ctx, tx, in.Seq, StatePending, ""); err != nil {
+			return "", err
+		}
+		return StatePending, e.hold(ctx, tx, in, now)
 	}
 	body := message.Error{ID: in.Message.ID, Code: "unknown_type", Detail: "this agent does not know messages of this type"}
 	if err := e.queueAnswer(ctx, tx, in, message.TypeError, body, now); err != nil {
 		return "", err
 	}
-	return StateFailed, setInbox(ctx, tx, in.Seq, StateFailed, "unknown message type")
+	if err := setInbox(ctx, tx, in.Seq, StateFailed, "unknown message type"); err != nil {
+		return "", err
+	}
+	return StateFailed, releaseNext(ctx, tx, in)
 }
 
 func inboxHas(ctx context.Context, tx *sql.Tx, sender, messageID string) (bool, error) {
@@ -248,10 +258,10 @@ func inboxHas(ctx context.Context, tx *sql.Tx, sender, messageID string) (bool, 
 func insertInbox(ctx context.Context, tx *sql.Tx, in *arrival, state State, data []byte) error {
 	m := in.Message
 	return tx.QueryRowContext(ctx, `INSERT INTO carrier_inbox
-		(sender, message_id, type, thread, scheme, state, reason, stranger, received_at, expires_at, keep_until, due_ms, attempts, size, message)
-		VALUES ($1, $2, $3, $4, $5, $6, '', $7, $8, $9, $10, 0, 0, $11, $12) RETURNING seq`,
+		(sender, message_id, type, thread, scheme, state, reason, stranger, received_at, expires_at, keep_until, due_ms, attempts, size, message, thread_seq)
+		VALUES ($1, $2, $3, $4, $5, $6, '', $7, $8, $9, $10, 0, 0, $11, $12, $13) RETURNING seq`,
 		in.Sender, m.ID, m.Type, m.Thread, in.Scheme, state, in.Stranger, in.ReceivedAt.Unix(), m.ExpiresAt.Unix(),
-		m.ExpiresAt.Add(keepAfterExpiry).Unix(), len(data), data).Scan(&in.Seq)
+		m.ExpiresAt.Add(keepAfterExpiry).Unix(), len(data), data, m.Seq).Scan(&in.Seq)
 }
 
 func setInbox(ctx context.Context, tx *sql.Tx, seq int64, state State, reason string) error {

@@ -13,19 +13,29 @@ import (
 
 // Results of a received wrap beside the reasons of package envelope.
 const (
-	resultStored      = "stored"       // in the inbox
-	resultRequest     = "request"      // in the request box
-	resultAnswer      = "answer"       // an ack, nack or error that names a message of ours
-	resultUnmatched   = "unmatched"    // an ack, nack or error that names none
-	resultPart        = "part"         // waits for the other parts
-	resultDuplicate   = "duplicate"    // known by wrap id or by sender and message id
-	resultRequestFull = "request_full" // beyond a bound of the request box
-	resultPartsFull   = "parts_full"   // beyond a bound of stored parts
+	resultStored       = "stored"        // in the inbox
+	resultRequest      = "request"       // in the request box
+	resultAnswer       = "answer"        // an ack, nack or error that names a message of ours
+	resultUnmatched    = "unmatched"     // an ack, nack or error that names none
+	resultPart         = "part"          // waits for the other parts
+	resultDuplicate    = "duplicate"     // known by wrap id or by sender and message id
+	resultRequestFull  = "request_full"  // beyond a bound of the request box
+	resultPartsFull    = "parts_full"    // beyond a bound of stored parts
+	resultFrame        = "frame"         // waits for the other frames of its wrap
+	resultFrameInvalid = "frame_invalid" // not a frame
 )
 
 var receiveResults = []string{
 	resultStored, resultRequest, resultAnswer, resultUnmatched, resultPart, resultDuplicate, resultRequestFull, resultPartsFull,
+	resultFrame, resultFrameInvalid,
 }
+
+// Why frames were dropped.
+const (
+	droppedExpired  = "expired"  // the others did not come in time
+	droppedEvicted  = "evicted"  // beyond a budget
+	droppedConflict = "conflict" // they contradict each other
+)
 
 // Results of one Send.
 const (
@@ -49,6 +59,10 @@ type metrics struct {
 	acks            *prometheus.CounterVec // direction: queued, received
 	receiveFailures *prometheus.CounterVec // scheme
 	partsExpired    prometheus.Counter
+	held            prometheus.Counter
+	nacks           *prometheus.CounterVec // direction: queued, received
+	framesDropped   *prometheus.CounterVec // reason
+	frames          prometheus.Gauge
 	circuits        *prometheus.GaugeVec   // scheme
 	circuitsOpened  *prometheus.CounterVec // scheme
 	outboxBytes     prometheus.Gauge
@@ -76,6 +90,10 @@ func newMetrics(reg prometheus.Registerer, schemes []string) *metrics {
 		partsExpired:    auto.NewCounter(prometheus.CounterOpts{Name: "parley_carrier_parts_expired_total", Help: "Parts dropped because the others did not come."}),
 		outbox:          auto.NewGaugeVec(prometheus.GaugeOpts{Name: "parley_carrier_outbox_messages", Help: "Messages in the outbox, by state."}, []string{"state"}),
 		inbox:           auto.NewGaugeVec(prometheus.GaugeOpts{Name: "parley_carrier_inbox_messages", Help: "Messages in inbox and request box, by state."}, []string{"state"}),
+		nacks:           counter("parley_carrier_nacks_total", "Requests for missing parts, queued and received.", "direction"),
+		held:            auto.NewCounter(prometheus.CounterOpts{Name: "parley_carrier_held_total", Help: "Messages that had to wait for an earlier one of their thread."}),
+		framesDropped:   counter("parley_carrier_frames_dropped_total", "Frames dropped before their wrap was complete.", "reason"),
+		frames:          gauge("parley_carrier_frames", "Stored frames that wait for others."),
 		circuits:        auto.NewGaugeVec(prometheus.GaugeOpts{Name: "parley_carrier_open_circuits", Help: "Addresses that are left alone after repeated failures."}, []string{"scheme"}),
 		circuitsOpened:  counter("parley_carrier_circuits_opened_total", "Times an address was given up for a while after repeated failures.", "scheme"),
 		outboxBytes:     gauge("parley_carrier_outbox_bytes", "Size of the sealed messages that no carrier has taken."),
@@ -100,11 +118,15 @@ func (m *metrics) initialise(schemes []string) {
 		m.circuits.WithLabelValues(scheme)
 		m.circuitsOpened.WithLabelValues(scheme)
 	}
+	for _, reason := range []string{droppedExpired, droppedEvicted, droppedConflict} {
+		m.framesDropped.WithLabelValues(reason)
+	}
 	for _, result := range []string{resultDone, resultRetry, resultFailed} {
 		m.handled.WithLabelValues(result)
 	}
 	for _, direction := range []string{"queued", "received"} {
 		m.acks.WithLabelValues(direction)
+		m.nacks.WithLabelValues(direction)
 	}
 	for _, state := range OutboxStates {
 		m.outbox.WithLabelValues(string(state))
@@ -144,6 +166,9 @@ func (e *Engine) measure(ctx context.Context) error {
 			return err
 		}
 		if err := scanGauge(ctx, tx, e.metrics.parts, "SELECT count(*) FROM carrier_parts"); err != nil {
+			return err
+		}
+		if err := scanGauge(ctx, tx, e.metrics.frames, "SELECT count(*) FROM carrier_frames"); err != nil {
 			return err
 		}
 		if err := scanGauge(ctx, tx, e.metrics.outboxBytes, "SELECT coalesce(sum(size), 0) FROM carrier_outbox WHERE state = 'queued'"); err != nil {

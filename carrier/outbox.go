@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/parleykit/parley/protocol/canonical"
 	"github.com/parleykit/parley/protocol/envelope"
 	"github.com/parleykit/parley/protocol/message"
 )
@@ -19,18 +20,26 @@ type route struct {
 }
 
 // Send seals m and stores it for delivery; it is durable when Send returns.
-// m.From must be this agent. Sending the same message again changes nothing;
+// m.From must be this agent. What a venue says
+// about a room gets the next seq of its thread, unless it has one. Sending the same message again changes nothing;
 // another message under a used id is ErrExists. ErrOutboxFull when too many or
 // too large messages wait, ErrPeerFull when too many of them are for this
 // recipient. Errors of package envelope mean that m cannot be sent.
 func (e *Engine) Send(ctx context.Context, m *message.Message) error {
-	sealed, err := e.seal(m, e.now())
-	if err != nil {
-		return err
+	var early *sealed
+	if !orderedTypes[m.Type] { // what is not numbered need not be sealed in the transaction
+		var err error
+		if early, err = e.seal(m, e.now()); err != nil {
+			return err
+		}
 	}
 	var change Change
-	err = e.db.Write(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-		change, err = e.insertOutbox(ctx, tx, sealed, route{})
+	err := e.db.Write(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		if early == nil {
+			change, err = e.enqueue(ctx, tx, m, route{})
+			return err
+		}
+		change, err = e.insertOutbox(ctx, tx, early, route{})
 		return err
 	})
 	if err != nil {
@@ -47,16 +56,25 @@ func (e *Engine) Send(ctx context.Context, m *message.Message) error {
 // only if it commits. Call Wake after the commit, except in Handle, where the
 // Engine does.
 func (e *Engine) SendTx(ctx context.Context, tx *sql.Tx, m *message.Message) error {
-	return e.enqueue(ctx, tx, m, route{})
+	_, err := e.enqueue(ctx, tx, m, route{})
+	return err
 }
 
-func (e *Engine) enqueue(ctx context.Context, tx *sql.Tx, m *message.Message, by route) error {
+// enqueue numbers, seals and stores a message.
+func (e *Engine) enqueue(ctx context.Context, tx *sql.Tx, m *message.Message, by route) (Change, error) {
+	m, err := e.number(ctx, tx, m)
+	if err != nil {
+		return Change{}, err
+	}
 	sealed, err := e.seal(m, e.now())
 	if err != nil {
-		return err
+		return Change{}, err
 	}
-	_, err = e.insertOutbox(ctx, tx, sealed, by)
-	return err
+	change, err := e.insertOutbox(ctx, tx, sealed, by)
+	if err != nil || change.Seq == 0 {
+		return change, err
+	}
+	return change, e.numbered(ctx, tx, sealed)
 }
 
 // sealed is a message with its wraps, which never change again.
@@ -66,6 +84,14 @@ type sealed struct {
 	wraps []envelope.Wrap
 	size  int64 // of all wraps
 	now   time.Time
+}
+
+// digest names a message in several wraps as its parts do; else it is empty.
+func (s *sealed) digest() string {
+	if len(s.wraps) < 2 {
+		return ""
+	}
+	return canonical.Digest(s.data)
 }
 
 func (e *Engine) seal(m *message.Message, now time.Time) (*sealed, error) {
@@ -105,10 +131,10 @@ func (e *Engine) insertOutbox(ctx context.Context, tx *sql.Tx, s *sealed, by rou
 	}
 	change := Change{Box: BoxOutbox, Peer: s.To, MessageID: s.ID, Type: s.Type, State: StateQueued}
 	err = tx.QueryRowContext(ctx, `INSERT INTO carrier_outbox
-		(recipient, message_id, type, scheme, in_reply_to, state, reason, rounds, created_at, expires_at, keep_until, sent_ms, resend_ms, acked_at, due_ms, message, lane, size)
-		VALUES ($1, $2, $3, $4, $5, 'queued', '', 0, $6, $7, $8, 0, 0, 0, $9, $10, $11, $12) RETURNING seq`,
+		(recipient, message_id, type, scheme, in_reply_to, state, reason, rounds, created_at, expires_at, keep_until, sent_ms, resend_ms, acked_at, due_ms, message, lane, size, digest)
+		VALUES ($1, $2, $3, $4, $5, 'queued', '', 0, $6, $7, $8, 0, 0, 0, $9, $10, $11, $12, $13) RETURNING seq`,
 		s.To, s.ID, s.Type, by.scheme, by.inReplyTo, s.now.Unix(), s.ExpiresAt.Unix(), e.keepUntil(s).Unix(), s.now.UnixMilli(), s.data,
-		laneOf(s.Type), s.size).Scan(&change.Seq)
+		laneOf(s.Type), s.size, s.digest()).Scan(&change.Seq)
 	if err != nil {
 		return Change{}, err
 	}
@@ -122,9 +148,9 @@ func (e *Engine) insertOutbox(ctx context.Context, tx *sql.Tx, s *sealed, by rou
 	return change, nil
 }
 
-// keepUntil is when the row is purged: acks have no history.
+// keepUntil is when the row is purged: acks and nacks have no history.
 func (e *Engine) keepUntil(s *sealed) time.Time {
-	if s.Type == message.TypeAck {
+	if s.Type == message.TypeAck || s.Type == message.TypeNack {
 		return s.ExpiresAt.Add(keepAfterExpiry)
 	}
 	return s.ExpiresAt.Add(e.opts.Keep)

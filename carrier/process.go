@@ -22,8 +22,8 @@ func (e *Engine) processLoop(ctx context.Context) {
 	}
 }
 
-// process handles every message that is due, in the order of arrival, and
-// returns when the next one is; zero when none waits.
+// process handles every message that is due, in the order of arrival and within
+// a thread of seq, and returns when the next one is; zero when none waits.
 func (e *Engine) process(ctx context.Context) (next time.Time, err error) {
 	for {
 		seq, next, err := e.nextPending(ctx)
@@ -43,6 +43,9 @@ func (e *Engine) nextPending(ctx context.Context) (seq int64, next time.Time, er
 	err = e.db.View(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		err := tx.QueryRowContext(ctx, `SELECT seq FROM carrier_inbox WHERE state = 'pending' AND due_ms <= $1
 			ORDER BY seq LIMIT 1`, now).Scan(&seq)
+		if err == nil {
+			seq, err = before(ctx, tx, seq)
+		}
 		if !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
@@ -71,7 +74,7 @@ func (e *Engine) handle(ctx context.Context, seq int64) error {
 		}
 		if !e.now().Before(in.Message.ExpiresAt.Time) {
 			state = StateFailed
-			return setInbox(ctx, tx, seq, StateFailed, "expired before it was processed")
+			return errors.Join(setInbox(ctx, tx, seq, StateFailed, "expired before it was processed"), releaseNext(ctx, tx, in))
 		}
 		if e.opts.Handle != nil {
 			if err := e.opts.Handle(ctx, tx, in); err != nil {
@@ -79,7 +82,7 @@ func (e *Engine) handle(ctx context.Context, seq int64) error {
 			}
 		}
 		state = StateDone
-		return setInbox(ctx, tx, seq, StateDone, "")
+		return errors.Join(setInbox(ctx, tx, seq, StateDone, ""), releaseNext(ctx, tx, in))
 	})
 	var refused *errRefused
 	switch {
@@ -117,7 +120,10 @@ func (e *Engine) refuse(ctx context.Context, in *Incoming, cause error) error {
 		due := earlier(e.now().Add(e.opts.Retry.Delay(attempts)), in.Message.ExpiresAt.Time)
 		_, err := tx.ExecContext(ctx, `UPDATE carrier_inbox SET state = $1, reason = $2, attempts = attempts + 1, due_ms = $3
 			WHERE seq = $4 AND state = 'pending'`, state, shorten(cause.Error()), due.UnixMilli(), in.Seq)
-		return err
+		if err != nil || state != StateFailed {
+			return err
+		}
+		return releaseNext(ctx, tx, in)
 	})
 	if err != nil {
 		return err

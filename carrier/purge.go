@@ -20,13 +20,19 @@ func (e *Engine) purgeLoop(ctx context.Context) {
 
 // purge deletes every row whose time is over.
 func (e *Engine) purge(ctx context.Context) error {
-	var parts int64
+	var parts, frames int64
 	err := e.db.Write(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
 		now := e.now()
 		if parts, err = e.expireParts(ctx, tx, now); err != nil {
 			return err
 		}
-		for _, table := range []string{"carrier_wraps", "carrier_inbox", "carrier_outbox"} {
+		if frames, err = expireFrames(ctx, tx, now); err != nil {
+			return err
+		}
+		if err := expireNacks(ctx, tx, now); err != nil {
+			return err
+		}
+		for _, table := range []string{"carrier_wraps", "carrier_inbox", "carrier_outbox", "carrier_threads"} {
 			if _, err := tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE keep_until <= $1", now.Unix()); err != nil {
 				return err
 			}
@@ -35,6 +41,7 @@ func (e *Engine) purge(ctx context.Context) error {
 	})
 	if err == nil {
 		e.metrics.partsExpired.Add(float64(parts))
+		e.metrics.framesDropped.WithLabelValues(droppedExpired).Add(float64(frames))
 	}
 	return err
 }

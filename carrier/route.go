@@ -105,6 +105,13 @@ func (e *Engine) deliver(ctx context.Context, a *attempt) {
 	}
 	a.aim(addresses)
 	wanted := a.start(e.now(), e.opts.Parallel, e.opts.Fallback)
+	for _, t := range a.targets {
+		if t.only != nil {
+			e.sendTo(ctx, a, t)
+			t.State, t.wraps = StateSent, len(a.wraps) // whatever came of it: the next nack or round repeats it
+			return
+		}
+	}
 	for ctx.Err() == nil {
 		chosen := a.choose(wanted)
 		if len(chosen) == 0 {
@@ -125,10 +132,13 @@ func (e *Engine) deliver(ctx context.Context, a *attempt) {
 // awaited all get it. A round of resending starts the addresses that took it
 // anew.
 func (a *attempt) start(now time.Time, parallel int, fallback time.Duration) int {
+	again := a.wantsAck && !now.Before(a.resendAt)
+	if len(a.wanted) > 0 && !again && a.startWanted() {
+		return 1
+	}
 	if !a.wantsAck {
 		return len(a.targets)
 	}
-	again := !now.Before(a.resendAt)
 	have := 0
 	for _, t := range a.targets {
 		if t.State != StateSent {
@@ -146,6 +156,18 @@ func (a *attempt) start(now time.Time, parallel int, fallback time.Duration) int
 		return have + parallel
 	}
 	return max(have, parallel)
+}
+
+// startWanted makes the best of the addresses that have the message the one
+// that gets the wraps its recipient asked for; false when none has it.
+func (a *attempt) startWanted() bool {
+	for _, t := range a.targets {
+		if t.State == StateSent {
+			t.only, t.wraps = a.wanted, 0
+			return true
+		}
+	}
+	return false
 }
 
 // choose picks the best addresses that have not been tried in this attempt, as

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 )
 
@@ -123,14 +124,25 @@ func (e *Engine) conclude(ctx context.Context, a *attempt) error {
 				return err
 			}
 		}
-		result, err := tx.ExecContext(ctx, `UPDATE carrier_outbox SET state = $1, reason = $2, rounds = $3, sent_ms = $4, resend_ms = $5, due_ms = $6
+		result, err := tx.ExecContext(ctx, `UPDATE carrier_outbox SET state = $1, reason = $2, rounds = $3, sent_ms = $4, resend_ms = $5, due_ms = $6, wanted = ''
 			WHERE seq = $7 AND state = $8`, v.state, shorten(v.reason), rounds, millis(sent), millis(resend),
 			sql.NullInt64{Int64: v.due.UnixMilli(), Valid: !v.due.IsZero()}, a.seq, a.state)
 		if err != nil {
 			return err
 		}
 		n, err := result.RowsAffected()
-		changed = n > 0
+		if changed = n > 0; changed || err != nil || a.state == StateAcked {
+			return err
+		}
+		// Something came meanwhile; an ack did not find what is stored only now.
+		var state State
+		err = tx.QueryRowContext(ctx, "SELECT state FROM carrier_outbox WHERE seq = $1", a.seq).Scan(&state)
+		if state == StateAcked {
+			return saveRoute(ctx, tx, a.recipient, a.seq, "", now)
+		}
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
 		return err
 	})
 	if err == nil && changed {
@@ -143,11 +155,11 @@ func (t *target) store(ctx context.Context, tx *sql.Tx, seq int64) error {
 	if !t.tried {
 		return nil
 	}
-	_, err := tx.ExecContext(ctx, `INSERT INTO carrier_deliveries (outbox_seq, scheme, address, state, reason, attempts, wraps, retry_ms, sent_ms)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (outbox_seq, scheme, address) DO UPDATE SET
+	_, err := tx.ExecContext(ctx, `INSERT INTO carrier_deliveries (outbox_seq, scheme, address, state, reason, attempts, wraps, retry_ms, sent_ms, frame)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (outbox_seq, scheme, address) DO UPDATE SET
 		state = excluded.state, reason = excluded.reason, attempts = excluded.attempts, wraps = excluded.wraps, retry_ms = excluded.retry_ms,
-		sent_ms = excluded.sent_ms`,
-		seq, t.Scheme, t.Address, t.State, t.Reason, t.Attempts, t.wraps, millis(t.retryAt), millis(t.sentAt))
+		sent_ms = excluded.sent_ms, frame = excluded.frame`,
+		seq, t.Scheme, t.Address, t.State, t.Reason, t.Attempts, t.wraps, millis(t.retryAt), millis(t.sentAt), t.frame)
 	return err
 }
 

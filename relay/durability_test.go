@@ -3,6 +3,7 @@ package relay_test
 import (
 	"bufio"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strings"
@@ -50,12 +51,37 @@ func startChild(t *testing.T, dir string) (*exec.Cmd, string) {
 	return nil, ""
 }
 
+// drill says that tests kill at many more points than usual.
+const drill = "PARLEY_DRILL"
+
+// Each point kills the relay after a seeded number of answers and starts the
+// next one on what it left.
 func TestAnsweredEventsSurviveSIGKILL(t *testing.T) {
-	dir := t.TempDir()
+	points := 20
+	if os.Getenv(drill) != "" {
+		points = 200
+	}
+	dir, rng := t.TempDir(), rand.New(rand.NewPCG(20, 26))
+	var all []string
+	for point := range points {
+		killAfter := 1 + rng.IntN(60)
+		answered := publishUntilKilled(t, dir, killAfter)
+		if len(answered) < killAfter {
+			t.Fatalf("point %d: %d events were answered, want at least %d", point, len(answered), killAfter)
+		}
+		assertStored(t, dir, answered)
+		all = append(all, answered...)
+	}
+	assertStored(t, dir, all)
+}
+
+// publishUntilKilled runs a relay on the folder, publishes from several
+// connections, kills it after so many answers and returns the accepted events.
+func publishUntilKilled(t *testing.T, dir string, killAfter int) (answered []string) {
+	t.Helper()
 	cmd, url := startChild(t, dir)
-	const publishers, killAfter = 4, 150
+	const publishers = 4
 	var mu sync.Mutex
-	var answered []string
 	enough := make(chan struct{})
 	var all sync.WaitGroup
 	for range publishers {
@@ -83,8 +109,5 @@ func TestAnsweredEventsSurviveSIGKILL(t *testing.T) {
 	}
 	cmd.Wait() //nolint:errcheck // It was killed.
 	all.Wait()
-	if len(answered) < killAfter {
-		t.Fatalf("%d events were answered, want at least %d", len(answered), killAfter)
-	}
-	assertStored(t, dir, answered)
+	return answered
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,7 @@ import (
 
 const (
 	postgresConns   = 16               // unless the address has pool_max_conns
+	postgresDial    = 10 * time.Second // for one connection
 	postgresTimeout = 30 * time.Second // of one transaction
 	postgresRetries = 3                // of a transaction that lost against another one
 )
@@ -29,11 +31,20 @@ const (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
+// PostgresOptions configures OpenPostgres; the zero value is usable.
+type PostgresOptions struct {
+	// PasswordFile holds the password of the user in the address, read again
+	// for each connection. Empty means the address, PGPASSFILE or none.
+	PasswordFile string
+	Logger       *slog.Logger // nil discards
+}
+
 // postgresStore is the Store in a PostgreSQL database. Several processes may
 // share it.
 type postgresStore struct {
 	pool   *pgxpool.Pool
 	log    *slog.Logger
+	opts   PostgresOptions
 	known  *knownIDs // written or followed by this process
 	closed atomic.Bool
 
@@ -44,23 +55,24 @@ type postgresStore struct {
 // database of the address (postgres://user@host/database, version 13 or
 // later). Any number of processes may hold it open; each sees the events of
 // the others (SharedStore). The tables are found by the search_path. The
-// address needs a session of its own: a pooler that shares sessions between
-// transactions loses LISTEN. A nil logger discards.
+// address needs sessions of its own: a pooler that shares them between
+// transactions loses LISTEN.
 //
-// Commits wait for the server's disk (synchronous_commit = on); whether that
-// disk keeps its word is the server's fsync setting. While the server is away
+// Commits wait for the server's disk, also where the server's setting is
+// synchronous_commit = off; whether that disk keeps its word is its setting
+// fsync. While the server is away
 // the methods return errors; they work again when it is back.
-func OpenPostgres(ctx context.Context, address string, logger *slog.Logger) (SharedStore, error) {
-	s, err := openPostgres(ctx, address, logger)
+func OpenPostgres(ctx context.Context, address string, o PostgresOptions) (SharedStore, error) {
+	s, err := openPostgres(ctx, address, o)
 	if err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-func openPostgres(ctx context.Context, address string, logger *slog.Logger) (*postgresStore, error) {
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
+func openPostgres(ctx context.Context, address string, o PostgresOptions) (*postgresStore, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	cfg, err := pgxpool.ParseConfig(address)
 	if err != nil {
@@ -70,8 +82,11 @@ func openPostgres(ctx context.Context, address string, logger *slog.Logger) (*po
 		cfg.MaxConns = postgresConns
 	}
 	cfg.ConnConfig.RuntimeParams["application_name"] = "parley relay"
-	cfg.ConnConfig.RuntimeParams["synchronous_commit"] = "on"
-	cfg.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "60s"
+	cfg.ConnConfig.ConnectTimeout = postgresDial
+	if cfg.ConnConfig.ValidateConnect == nil { // after a failover the old server may live on as a standby
+		cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	cfg.BeforeConnect, cfg.AfterConnect = o.authenticate, prepare
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("opening event store: %w", err)
@@ -80,12 +95,34 @@ func openPostgres(ctx context.Context, address string, logger *slog.Logger) (*po
 		pool.Close()
 		return nil, fmt.Errorf("opening event store: %w", err)
 	}
-	s := &postgresStore{pool: pool, log: logger, known: newKnownIDs(maxKnown)}
+	s := &postgresStore{pool: pool, log: o.Logger, opts: o, known: newKnownIDs(maxKnown)}
 	if err := pool.QueryRow(ctx, horizonSQL).Scan(&s.horizon); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("opening event store: %w", err)
 	}
 	return s, nil
+}
+
+// authenticate reads the password for a new connection.
+func (o PostgresOptions) authenticate(_ context.Context, cfg *pgx.ConnConfig) error {
+	if o.PasswordFile == "" {
+		return nil
+	}
+	password, err := os.ReadFile(o.PasswordFile)
+	if err != nil {
+		return fmt.Errorf("reading database password: %w", err)
+	}
+	cfg.Password = strings.TrimSpace(string(password))
+	return nil
+}
+
+// prepare overrules a server that acknowledges commits before they are on its
+// disk, and ends transactions whose client fell silent.
+func prepare(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, `SELECT set_config('idle_in_transaction_session_timeout', '60s', false),
+		set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on'
+			ELSE current_setting('synchronous_commit') END, false)`)
+	return err
 }
 
 // migrate brings the tables up to date; of several processes one at a time.

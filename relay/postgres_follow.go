@@ -16,7 +16,7 @@ import (
 
 const (
 	hexID         = 2 * idSize
-	notifyChannel = "parley_relay_events"
+	notifyChannel = "parley_relay"
 	notifiedIDs   = 7999 / hexID    // of one notification; its text is below 8000 bytes
 	followPage    = 1000            // ids read at one time
 	followRound   = 5 * time.Second // between two readings of what a notification may have missed
@@ -56,6 +56,9 @@ func (s *postgresStore) Follow(ctx context.Context, to Follower) {
 func (s *postgresStore) listen(ctx context.Context, to Follower) (heard bool, err error) {
 	cfg := s.pool.Config().ConnConfig.Copy()
 	cfg.RuntimeParams["application_name"] = "parley relay follow"
+	if err := s.opts.authenticate(ctx, cfg); err != nil {
+		return false, err
+	}
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return false, fmt.Errorf("connecting: %w", err)

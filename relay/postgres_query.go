@@ -147,6 +147,9 @@ func (q *postgresReading) walk(src source) error {
 		}
 		full := len(rows) == size
 		broad := len(rows) > q.scan
+		if full {
+			q.age, q.id = rows[size-1].age, rows[size-1].key
+		}
 		rows = rows[:min(len(rows), q.scan)]
 		q.scan -= len(rows)
 		if more, err := q.emitRows(rows); err != nil || !more {
@@ -158,8 +161,6 @@ func (q *postgresReading) walk(src source) error {
 		case !full:
 			return nil
 		}
-		last := rows[len(rows)-1]
-		q.age, q.id = last.age, last.key
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/nbd-wtf/go-nostr"
 
-	"github.com/parleykit/parley/relay/postgrestest"
+	"github.com/parleykit/parley/internal/database/databasetest"
 )
 
 // eachStore runs the test on an empty store of every kind; open makes another
@@ -22,8 +22,7 @@ func eachStore(t *testing.T, test func(t *testing.T, open func(testing.TB) Store
 		test(t, func(t testing.TB) Store { return memoryStore(t) })
 	})
 	t.Run("postgres", func(t *testing.T) {
-		cluster := postgrestest.StartCluster(t, false)
-		test(t, func(t testing.TB) Store { return databaseStore(t, cluster.Database(t)) })
+		test(t, func(t testing.TB) Store { return databaseStore(t, databasetest.NewPostgres(t)) })
 	})
 }
 
@@ -39,7 +38,7 @@ func memoryStore(t testing.TB) *pebbleStore {
 
 func databaseStore(t testing.TB, address string) *postgresStore {
 	t.Helper()
-	s, err := openPostgres(t.Context(), address, nil)
+	s, err := openPostgres(t.Context(), address, PostgresOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

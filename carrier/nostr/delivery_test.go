@@ -40,9 +40,7 @@ func TestTwoRelaysDeliverOneMessageOnce(t *testing.T) {
 	for i := range 10 {
 		m := alice.text(bob, fmt.Sprint(i))
 		bob.wantHandled(m)
-		if row := alice.wantState(m, carrier.StateAcked); len(row.Deliveries) == 0 {
-			t.Errorf("no delivery noted: %+v", row)
-		}
+		alice.wantState(m, carrier.StateAcked)
 	}
 	select {
 	case m := <-bob.handled:

@@ -15,7 +15,7 @@ type globals struct {
 	Home string `help:"Folder of this agent." env:"PARLEY_HOME" placeholder:"DIR" type:"path"`
 	JSON bool   `help:"Print one JSON value instead of text." name:"json"`
 
-	PassphraseFile string `help:"File with the passphrase of the key, where it has one." env:"PARLEY_PASSPHRASE_FILE" placeholder:"FILE" type:"path"`
+	PassphraseFile string `help:"File with the passphrase of the key, where it has one." env:"PARLEY_PASSPHRASE_FILE" placeholder:"FILE"`
 }
 
 // cli is the grammar.

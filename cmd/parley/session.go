@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,8 @@ import (
 	"io"
 	"log/slog"
 	"time"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/parleykit/parley/agent"
 )
@@ -65,12 +68,36 @@ func (s *session) report(err error) int {
 	return exitCode(err)
 }
 
-// json prints one value.
+// json prints one value. Text of others stays harmless on a terminal: what the
+// encoder leaves of control and format characters is escaped as JSON allows.
 func (s *session) json(v any) error {
-	enc := json.NewEncoder(s.out.out)
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := s.out.out.Write(escapeJSON(text.Bytes()))
+	return err
+}
+
+// escapeJSON writes every character that a terminal could obey as \uXXXX, in
+// two halves beyond the basic plane (RFC 8259, section 7).
+func escapeJSON(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for _, r := range string(text) {
+		switch {
+		case r == utf8.RuneError || !unsafeRune(r, true):
+			out = utf8.AppendRune(out, r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+	}
+	return out
 }
 
 // call runs one operation where it can: in the daemon when one is up, else

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -47,25 +46,15 @@ func (s *session) printPin(r *agent.PinResponse) error {
 		p.fields(
 			"agent", r.NPub,
 			"server", line(r.Server.Origin),
-			"server key", serverKey(r.Server.ServerKey),
 			"fingerprint", r.Server.Fingerprint,
 			"relay", line(r.Server.Relay),
 			"venue", r.Server.Venue,
 		)
 		if r.New {
-			s.note("pinned; compare the server key with the one that parleyd logs at its start")
+			s.note("pinned; compare the fingerprint with the one that parleyd logs at its start")
 			s.note("next: parley card publish --about TEXT --can WORD")
 		}
 	})
-}
-
-// serverKey writes a key of the server document the way parleyd shows it.
-func serverKey(text string) string {
-	key, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil {
-		return line(text)
-	}
-	return fmt.Sprintf("ed25519:%x", key)
 }
 
 type trustCmd struct {
@@ -75,7 +64,7 @@ type trustCmd struct {
 // Help is printed below the flags.
 func (c *trustCmd) Help() string {
 	return `Replaces the pinned key by the one the server has now. Compare the fingerprint or the
-server key with the operator by another way first: this is the moment at which
+fingerprint with the operator by another way first: this is the moment at which
 somebody in between would want you to type it.
 
 Example:

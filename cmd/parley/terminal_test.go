@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -75,5 +76,23 @@ func TestLengthsAreSaidThePeopleWay(t *testing.T) {
 		if got := span(d); got != want {
 			t.Errorf("span(%v) = %q, want %q", d, got, want)
 		}
+	}
+}
+
+func TestJSONOfOthersTextHoldsNothingATerminalObeys(t *testing.T) {
+	hostile := map[string]string{"text": "a\u009b31m \u202e\u007f \U000e0041 é 漢 \U0001f600"}
+	plainJSON, err := json.Marshal(hostile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	escaped := escapeJSON(plainJSON)
+	for _, r := range string(escaped) {
+		if unsafeRune(r, true) {
+			t.Errorf("U+%04X is left in %s", r, escaped)
+		}
+	}
+	var back map[string]string
+	if err := json.Unmarshal(escaped, &back); err != nil || back["text"] != hostile["text"] {
+		t.Errorf("reads back as %q, %v", back, err)
 	}
 }

@@ -6,6 +6,8 @@
 //	parleyd -c FILE -check     read the configuration, say what is wrong, exit
 //	parleyd relay              serve one part alone: relay or venue
 //	parleyd init -origin URL   write a configuration, keys and DNS records
+//	parleyd backup ARCHIVE     write keys, database and relay events to a file
+//	parleyd restore ARCHIVE    fill an empty data folder from it
 //	parleyd -version           say what is running
 //
 // Flags: -c, -check, -version, -log.level, -log.format. Every key of the
@@ -85,6 +87,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintln(stdout, "parleyd", version())
 		return nil
 	}
+	if len(parts) > 0 && (parts[0] == "backup" || parts[0] == "restore") {
+		cfg, err := loadConfig(parsed, nil)
+		if err != nil {
+			return err
+		}
+		return maintain(ctx, cfg, parts, stdout)
+	}
 	cfg, err := loadConfig(parsed, parts)
 	if err != nil {
 		return err
@@ -107,7 +116,9 @@ func parseArguments(args []string, stderr io.Writer) (arguments, []string, error
 	flags.StringVar(&a.logFormat, "log.format", "", "text or json; overrides the configuration")
 	flags.Usage = func() {
 		fmt.Fprint(stderr, "Usage: parleyd [flags] [relay | venue]\n"+
-			"       parleyd init -origin URL [-c FILE] [-data DIR]\n\n"+
+			"       parleyd init -origin URL [-c FILE] [-data DIR]\n"+
+			"       parleyd [-c FILE] backup ARCHIVE\n"+
+			"       parleyd [-c FILE] restore ARCHIVE\n\n"+
 			"Serves the relay and the venue, or the named part alone.\n\n")
 		flags.PrintDefaults()
 		fmt.Fprint(stderr, "\nExamples:\n"+

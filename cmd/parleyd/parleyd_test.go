@@ -38,6 +38,7 @@ func TestCommand(t *testing.T) {
 			"waitfor":   waitFor,
 			"terminate": terminate,
 			"fetch":     fetch,
+			"samekeys":  sameKeys,
 		},
 	})
 }

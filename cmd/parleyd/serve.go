@@ -60,6 +60,11 @@ func compose(ctx context.Context, cfg *config.Config, logger *slog.Logger) (s *s
 	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
 		return s, fmt.Errorf("making the data folder: %w", err)
 	}
+	lock, err := lockData(cfg.Data)
+	if err != nil {
+		return s, err
+	}
+	s.closers = append(s.closers, lock.Close)
 	if s.keys, err = keys.Open(cfg.KeysDir()); err != nil {
 		return s, err
 	}
@@ -70,7 +75,7 @@ func compose(ctx context.Context, cfg *config.Config, logger *slog.Logger) (s *s
 		Registerer:    s.http.Registry(),
 	})
 	if cfg.Relay.Enabled {
-		if err := s.addRelay(); err != nil {
+		if err := s.addRelay(ctx); err != nil {
 			return s, err
 		}
 	}
@@ -101,7 +106,7 @@ func (s *server) bind() (err error) {
 	return nil
 }
 
-func (s *server) addRelay() error {
+func (s *server) addRelay(ctx context.Context) error {
 	cfg, origin := s.cfg.Relay, s.http.Origin()
 	admit := func(_ context.Context, pubkey string) bool { return cfg.Recipient(pubkey, origin) }
 	if s.cfg.Venue.Enabled { // the venue of this server always gets its mail
@@ -114,10 +119,13 @@ func (s *server) addRelay() error {
 			return pubkey == key.PublicKey() || listed(ctx, pubkey)
 		}
 	}
+	store, err := s.openEvents(ctx)
+	if err != nil {
+		return err
+	}
 	r, err := relay.New(relay.Options{
-		Dir:    s.cfg.RelayDir(),
-		Origin: origin.String(),
-		Name:   cfg.Name, Description: cfg.Description, Contact: cfg.Contact, Version: version(),
+		Store: store, Origin: origin.String(),
+		Name: cfg.Name, Description: cfg.Description, Contact: cfg.Contact, Version: version(),
 		Admit: admit, WrapQuota: cfg.WrapQuota,
 		Limits: relay.Limits{
 			FrameBytes: int(cfg.MaxFrame), EventBytes: int(cfg.MaxEventSize),
@@ -129,10 +137,21 @@ func (s *server) addRelay() error {
 		Logger: s.logger, Registerer: s.http.Registry(),
 	})
 	if err != nil {
-		return err
+		return errors.Join(err, store.Close())
 	}
 	s.services = append(s.services, r)
 	return s.http.Handle(r.Routes()...)
+}
+
+// openEvents opens the relay's store; the relay closes it.
+func (s *server) openEvents(ctx context.Context) (relay.Store, error) {
+	logger := s.logger.With("component", "relay")
+	if s.cfg.Relay.Store == config.StoreDatabase {
+		return relay.OpenPostgres(ctx, s.cfg.Database, relay.PostgresOptions{
+			PasswordFile: s.cfg.DatabasePasswordFile, Logger: logger,
+		})
+	}
+	return relay.OpenPebble(s.cfg.RelayDir(), logger)
 }
 
 // addDocument serves the signed description of this server.

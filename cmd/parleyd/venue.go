@@ -28,7 +28,9 @@ func (s *server) addVenue(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	db, err := database.Open(ctx, s.cfg.DatabaseURL(), database.Options{Logger: s.logger, Registerer: s.http.Registry()})
+	db, err := database.Open(ctx, s.cfg.DatabaseURL(), database.Options{
+		Logger: s.logger, Registerer: s.http.Registry(), PasswordFile: s.cfg.DatabasePasswordFile,
+	})
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/parleykit/parley/internal/egress"
 	"github.com/parleykit/parley/internal/httpserver"
@@ -29,6 +30,8 @@ type Config struct {
 	Log Log `yaml:"log"`
 	// Database address; "" is parley.db in the data folder.
 	Database string `yaml:"database"`
+	// DatabasePasswordFile holds the password of a PostgreSQL address.
+	DatabasePasswordFile string `yaml:"database_password_file"`
 	// Relay is the Nostr relay.
 	Relay Relay `yaml:"relay"`
 	// Venue hosts agreements.
@@ -78,6 +81,8 @@ type Relay struct {
 	Name        string `yaml:"name"`
 	Description string `yaml:"description"`
 	Contact     string `yaml:"contact"`
+	// Store is StorePebble or StoreDatabase.
+	Store string `yaml:"store"`
 	// Recipients says for whom gift wraps are stored.
 	Recipients       Policy      `yaml:"recipients"`
 	RecipientsListed []PublicKey `yaml:"recipients_listed"`
@@ -98,6 +103,14 @@ type Relay struct {
 	// EventsPerSecond is the lasting rate of EVENT messages of a connection.
 	EventsPerSecond int `yaml:"events_per_second"`
 }
+
+// Where the relay keeps its events.
+const (
+	// StorePebble is an embedded store in RelayDir, of one process.
+	StorePebble = "pebble"
+	// StoreDatabase is Database, which must be PostgreSQL; processes may share it.
+	StoreDatabase = "database"
+)
 
 // Venue is the section of the agreements.
 type Venue struct {
@@ -127,6 +140,7 @@ func Default() Config {
 		Log:            Log{Level: "info", Format: "text"},
 		Relay: Relay{
 			Enabled: true, Name: "Parley relay", Description: "Contact cards and sealed messages.",
+			Store:      StorePebble,
 			Recipients: Auto, RecipientsListed: []PublicKey{}, WrapQuota: 10000,
 			MaxEventSize: 64 << 10, MaxFrame: 128 << 10,
 			MaxConnections: 4096, MaxConnectionsPerIP: 1024,
@@ -143,6 +157,11 @@ func (c *Config) DatabaseURL() string {
 		return c.Database
 	}
 	return "sqlite:" + filepath.Join(c.Data, "parley.db")
+}
+
+// postgres tells whether Database is an address of PostgreSQL.
+func (c *Config) postgres() bool {
+	return strings.HasPrefix(c.Database, "postgres://") || strings.HasPrefix(c.Database, "postgresql://")
 }
 
 // KeysDir is the folder for keys.Open.

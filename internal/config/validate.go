@@ -40,8 +40,12 @@ func (c *Config) Validate() error {
 	}
 	m.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	m.oneOf("log.format", c.Log.Format, "text", "json")
-	if path, found := strings.CutPrefix(c.Database, "sqlite:"); c.Database != "" && (!found || path == "") {
-		m.add("database", "must be empty or sqlite:PATH")
+	if path, found := strings.CutPrefix(c.Database, "sqlite:"); c.Database != "" && (!found || path == "") && !c.postgres() {
+		m.add("database", "must be empty, sqlite:PATH or postgres://…")
+	}
+	c.validatePassword(&m)
+	if c.Relay.Enabled && c.Relay.Store == StoreDatabase && !c.postgres() {
+		m.add("relay.store", "database needs a postgres:// database")
 	}
 	c.Relay.validate(&m)
 	c.Venue.validate(&m)
@@ -51,10 +55,27 @@ func (c *Config) Validate() error {
 	return errors.Join(m...)
 }
 
+// validatePassword keeps the password of the database out of the file.
+func (c *Config) validatePassword(m *mistakes) {
+	if !c.postgres() {
+		if c.DatabasePasswordFile != "" {
+			m.add("database_password_file", "needs a postgres:// database")
+		}
+		return
+	}
+	_, rest, _ := strings.Cut(c.Database, "://")
+	authority, parameters, _ := strings.Cut(rest, "/")
+	account, _, named := strings.Cut(authority, "@")
+	if named && strings.Contains(account, ":") || strings.Contains(parameters, "password=") {
+		m.add("database", "must not hold a password, which belongs into database_password_file")
+	}
+}
+
 func (r *Relay) validate(m *mistakes) {
 	m.length("relay.name", r.Name, 100)
 	m.length("relay.description", r.Description, 1000)
 	m.length("relay.contact", r.Contact, 200)
+	m.oneOf("relay.store", r.Store, StorePebble, StoreDatabase)
 	m.policy("relay.recipients", r.Recipients)
 	m.within("relay.wrap_quota", r.WrapQuota, 1, 10_000_000)
 	m.size("relay.max_event_size", r.MaxEventSize, 64<<10, 1<<20)

@@ -112,38 +112,3 @@ func checkRows(t *testing.T, path string, ids []int) {
 		t.Error(err)
 	}
 }
-
-// BenchmarkWrite compares rows per second of one caller with those of 64
-// callers whose jobs share commits; "rows/commit" is the batch that came about.
-func BenchmarkWrite(b *testing.B) {
-	var single float64
-	for _, callers := range []int{1, 64} {
-		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
-			db := open(b)
-			var next sync.Mutex
-			id := 0
-			b.ResetTimer()
-			var wait sync.WaitGroup
-			for worker := range callers {
-				wait.Go(func() {
-					for n := worker; n < b.N; n += callers {
-						next.Lock()
-						id++
-						own := id
-						next.Unlock()
-						if err := db.Write(context.Background(), insert(own, strconv.Itoa(own))); err != nil {
-							b.Error(err)
-						}
-					}
-				})
-			}
-			wait.Wait()
-			perRow := float64(b.Elapsed().Nanoseconds()) / float64(b.N)
-			if callers == 1 {
-				single = perRow
-			} else if single > 0 {
-				b.ReportMetric(single/perRow, "times-single")
-			}
-		})
-	}
-}

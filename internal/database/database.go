@@ -3,19 +3,13 @@ package database
 import (
 	"context"
 	"database/sql"
-	"fmt"
+	"io/fs"
 	"log/slog"
-	"net/url"
-	"os"
-	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	_ "modernc.org/sqlite" // registers the driver "sqlite"
 )
 
 // Options of Open; the zero value is usable.
@@ -26,15 +20,32 @@ type Options struct {
 	// Registerer takes the metrics; nil keeps them unregistered.
 	Registerer prometheus.Registerer
 	// BusyTimeout is how long to wait for another process that holds the
-	// database; 0 means 10 s.
+	// database (SQLite) or for a lock, and how long a job that others got in
+	// the way of is run again (PostgreSQL); 0 means 10 s.
 	BusyTimeout time.Duration
 	// Readers is the number of reader connections; 0 means 4 or the number of
 	// CPUs, whichever is more.
 	Readers int
 	// MaxBatch is the most jobs one transaction of Write takes; 0 means 128.
+	// SQLite only.
 	MaxBatch int
 	// Queue is how many jobs may wait before Write and Tx block; 0 means 1024.
+	// SQLite only.
 	Queue int
+	// Writers is the number of connections of Write and Tx; 0 means 16.
+	// PostgreSQL only.
+	Writers int
+	// JobTimeout bounds one run of a job and each of its statements, so that a
+	// server or network that fell silent gives ErrTransient; 0 means 30 s.
+	// PostgreSQL only; migrations are not bounded.
+	JobTimeout time.Duration
+	// Heartbeat is how often the idle connection of Listen is tested; 0 means
+	// 15 s. PostgreSQL only.
+	Heartbeat time.Duration
+	// PasswordFile holds the password of a PostgreSQL address that has none,
+	// up to 1 KiB; white space around it is cut off. It is read for every new
+	// connection, so a changed password needs no restart.
+	PasswordFile string
 }
 
 func (o Options) withDefaults() Options {
@@ -53,141 +64,114 @@ func (o Options) withDefaults() Options {
 	if o.Queue <= 0 {
 		o.Queue = 1024
 	}
+	if o.Writers <= 0 {
+		o.Writers = 16
+	}
+	if o.JobTimeout <= 0 {
+		o.JobTimeout = 30 * time.Second
+	}
+	if o.Heartbeat <= 0 {
+		o.Heartbeat = 15 * time.Second
+	}
 	return o
+}
+
+// backend is one kind of database.
+type backend interface {
+	write(ctx context.Context, fn Func) error
+	tx(ctx context.Context, fn Func) error
+	view(ctx context.Context, fn Func) error
+	migrate(ctx context.Context, service string, fsys fs.FS) error
+	// notify takes part in the transaction of the job that o belongs to.
+	notify(ctx context.Context, tx *sql.Tx, o *outlet, n notice) error
+	// listening makes sure that notices of other processes reach the hub.
+	listening() error
+	forUpdate() string
+	close() error
+}
+
+// base is what both backends share.
+type base struct {
+	opts    Options
+	logger  *slog.Logger
+	metrics *metrics
+	hub     *hub
 }
 
 // DB is an open database.
 type DB struct {
-	path    string
-	opts    Options
-	logger  *slog.Logger
-	metrics *metrics
-	writer  *sql.DB // one connection, used by the writing goroutine only
-	reader  *sql.DB
-
-	mu     sync.RWMutex // guards closed and sends on jobs
-	closed bool
-	jobs   chan *job
-	done   chan struct{} // closed when the writing goroutine has ended
+	*base
+	backend backend
 }
 
-// Open opens the database named by address, making file and folder when they
-// are missing. The only form so far is "sqlite:PATH"; another one gives
-// ErrUnsupported, a file that others may read ErrPermissions.
+// Open opens the database named by address.
+//
+// "sqlite:PATH" makes file and folder when they are missing; a file that others
+// may read gives ErrPermissions. "postgres://USER@HOST:PORT/NAME?sslmode=…" is
+// a PostgreSQL of version 13 or later that exists already; several hosts may
+// be given, of which the one that takes writes is used. Any other form gives
+// ErrUnsupported. A server that does not answer gives ErrTransient.
 func Open(ctx context.Context, address string, opts Options) (*DB, error) {
-	path, err := pathOf(address)
-	if err != nil {
-		return nil, err
-	}
-	if err := prepareFile(path); err != nil {
-		return nil, err
-	}
 	opts = opts.withDefaults()
-	db := &DB{
-		path: path, opts: opts, logger: opts.Logger.With("component", "database"),
-		metrics: newMetrics(opts.Registerer),
-		jobs:    make(chan *job, opts.Queue), done: make(chan struct{}),
+	b := &base{opts: opts, logger: opts.Logger.With("component", "database"), hub: newHub()}
+	var opened backend
+	var err error
+	if strings.HasPrefix(address, "postgres://") || strings.HasPrefix(address, "postgresql://") {
+		opened, err = openPostgres(ctx, address, b)
+	} else {
+		opened, err = openSQLite(ctx, address, b)
 	}
-	if err := db.connect(ctx); err != nil {
-		db.closePools()
+	if err != nil {
 		return nil, err
 	}
-	go db.work()
-	return db, nil
+	return &DB{base: b, backend: opened}, nil
 }
 
-// pathOf reads an address: "sqlite:PATH".
-func pathOf(address string) (string, error) {
-	scheme, path, found := strings.Cut(address, ":")
-	switch {
-	case scheme == "postgres" || scheme == "postgresql":
-		return "", fmt.Errorf("%w: PostgreSQL is not built in yet, use sqlite:PATH", ErrUnsupported)
-	case !found || scheme != "sqlite":
-		return "", fmt.Errorf("%w: database address must be sqlite:PATH", ErrUnsupported)
-	case path == "" || strings.HasPrefix(path, ":") || strings.ContainsAny(path, "\x00"):
-		return "", fmt.Errorf("%w: sqlite: needs the path of a file", ErrUnsupported)
+// Write runs fn in a transaction and returns after the commit. On SQLite
+// callers who wait share a transaction, an error or panic of fn undoes fn
+// alone. See the rules for a job in the package documentation. While the job
+// waits, the end of ctx withdraws it; once it has begun, Write returns what
+// became of it.
+func (db *DB) Write(ctx context.Context, fn Func) error { return db.backend.write(ctx, fn) }
+
+// Tx runs fn in a transaction of its own that acts as if no other ran beside
+// it: what it reads cannot change before it commits. The end of ctx rolls back.
+//
+// On PostgreSQL fn is run again when others got in its way, so the rules for a
+// job of Write hold for it too. Work that often meets on the same rows should
+// lock them first, all in one order that every job keeps to, which saves runs:
+//
+//	SELECT … FROM rooms WHERE id IN ($1, $2) ORDER BY id` + db.ForUpdate()
+func (db *DB) Tx(ctx context.Context, fn Func) error { return db.backend.tx(ctx, fn) }
+
+// View runs fn on a read-only snapshot: all that was committed before View
+// began, nothing that commits later. It may be called from within a job, where
+// it does not see that job's own writes.
+func (db *DB) View(ctx context.Context, fn Func) error { return db.backend.view(ctx, fn) }
+
+// ForUpdate is " FOR UPDATE", or "" on SQLite, where a job is alone anyway.
+// It goes to the end of a SELECT, after ORDER BY.
+func (db *DB) ForUpdate() string { return db.backend.forUpdate() }
+
+// Path is the absolute path of the file, "" on PostgreSQL.
+func (db *DB) Path() string {
+	if s, ok := db.backend.(*sqlite); ok {
+		return s.path
 	}
-	absolute, err := filepath.Abs(path)
-	if err != nil {
-		return "", fmt.Errorf("resolving database path: %w", err)
-	}
-	return absolute, nil
+	return ""
 }
 
-// prepareFile makes folder and file. SQLite gives its -wal and -shm files the
-// mode of the main file.
-func prepareFile(path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("making database folder: %w", err)
-	}
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return fmt.Errorf("opening database file: %w", err)
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return fmt.Errorf("opening database file: %w", err)
-	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return fmt.Errorf("%w: %s has mode %04o, want 0600", ErrPermissions, path, mode)
-	}
-	return nil
-}
-
-// connect opens both pools and proves that the file is a database.
-func (db *DB) connect(ctx context.Context) (err error) {
-	if db.writer, err = sql.Open("sqlite", db.dsn("_txlock=immediate")); err != nil {
-		return fmt.Errorf("opening database: %w", err)
-	}
-	db.writer.SetMaxOpenConns(1)
-	if err := db.writer.PingContext(ctx); err != nil {
-		return fmt.Errorf("opening database %s: %w", db.path, classify(err))
-	}
-	if db.reader, err = sql.Open("sqlite", db.dsn("_query_only=1")); err != nil {
-		return fmt.Errorf("opening database: %w", err)
-	}
-	db.reader.SetMaxOpenConns(db.opts.Readers)
-	db.reader.SetMaxIdleConns(db.opts.Readers)
-	if err := db.reader.PingContext(ctx); err != nil {
-		return fmt.Errorf("opening database %s: %w", db.path, classify(err))
-	}
-	return nil
-}
-
-// dsn is the driver's address of the file; the pragmas hold on every
-// connection that the pool ever opens with it.
-func (db *DB) dsn(extra string) string {
-	file := url.URL{Scheme: "file", OmitHost: true, Path: db.path}
-	pragmas := "_busy_timeout=" + strconv.FormatInt(db.opts.BusyTimeout.Milliseconds(), 10) +
-		"&_journal_mode=WAL&_synchronous=FULL&_foreign_keys=1&_dqs=0&_defensive=1&_error_rc=1"
-	return file.String() + "?" + pragmas + "&" + extra
-}
-
-// Path is the absolute path of the database file.
-func (db *DB) Path() string { return db.path }
-
-// Close refuses new jobs, runs the ones already accepted and closes the file.
-// A View that is running is waited for. Closing twice is harmless.
+// Close refuses new jobs, lets those already accepted end and closes the
+// connections. A View that is running is waited for. Listeners end. Closing
+// twice is harmless.
 func (db *DB) Close() error {
-	db.mu.Lock()
-	if !db.closed {
-		db.closed = true
-		close(db.jobs)
-	}
-	db.mu.Unlock()
-	<-db.done
-	return db.closePools()
+	db.hub.close()
+	return db.backend.close()
 }
 
-func (db *DB) closePools() (err error) {
-	for _, pool := range []*sql.DB{db.reader, db.writer} { // the writer last: it removes the WAL
-		if pool == nil {
-			continue
-		}
-		if e := pool.Close(); e != nil && err == nil {
-			err = fmt.Errorf("closing database: %w", e)
-		}
-	}
+// failed classifies and counts an error on its way out.
+func (b *base) failed(err error) error {
+	err = classify(err)
+	b.metrics.countError(err)
 	return err
 }

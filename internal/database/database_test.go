@@ -31,6 +31,18 @@ func open(t testing.TB) *database.DB {
 	return databasetest.OpenWith(t, "items", schema)
 }
 
+// each runs test on an empty table of every kind of database.
+func each(t *testing.T, test func(t *testing.T, db *database.DB)) {
+	t.Helper()
+	databasetest.Each(t, func(t *testing.T, open databasetest.Opener) {
+		db := open(t)
+		if err := db.Migrate(t.Context(), "items", schema); err != nil {
+			t.Fatal(err)
+		}
+		test(t, db)
+	})
+}
+
 func insert(id int, name string) database.Func {
 	return func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO items (id, name) VALUES ($1, $2)", id, name)
@@ -89,7 +101,7 @@ func TestOpen_makesPrivateFilesAndRefusesLooserOnes(t *testing.T) {
 }
 
 func TestOpen_refusesOtherAddresses(t *testing.T) {
-	for _, address := range []string{"", "parley.db", "sqlite:", "sqlite::memory:", "postgres://localhost/parley", "mysql:x"} {
+	for _, address := range []string{"", "parley.db", "sqlite:", "sqlite::memory:", "postgres://localhost:port/parley", "mysql:x"} {
 		if _, err := database.Open(t.Context(), address, database.Options{}); !errors.Is(err, database.ErrUnsupported) {
 			t.Errorf("%q: %v", address, err)
 		}
@@ -107,115 +119,120 @@ func TestOpen_refusesAFileThatIsNoDatabase(t *testing.T) {
 }
 
 func TestMigrate_keepsOneVersionTablePerService(t *testing.T) {
-	db := open(t)
-	other := fstest.MapFS{
-		"migrations/00001_a.sql": {Data: []byte("-- +goose Up\nCREATE TABLE a (id INTEGER);\n")},
-		"migrations/00002_b.sql": {Data: []byte("-- +goose Up\nCREATE TABLE b (id INTEGER);\n")},
-	}
-	for range 2 { // the second time there is nothing to do
-		if err := db.Migrate(t.Context(), "other", other); err != nil {
-			t.Fatal(err)
+	each(t, func(t *testing.T, db *database.DB) {
+		other := fstest.MapFS{
+			"migrations/00001_a.sql": {Data: []byte("-- +goose Up\nCREATE TABLE a (id INTEGER);\n")},
+			"migrations/00002_b.sql": {Data: []byte("-- +goose Up\nCREATE TABLE b (id INTEGER);\n")},
 		}
-	}
-	var versions []int
-	err := db.View(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
-		for _, table := range []string{"items_migrations", "other_migrations"} {
-			var version int
-			if err := tx.QueryRowContext(ctx, "SELECT max(version_id) FROM "+table).Scan(&version); err != nil {
-				return err
+		for range 2 { // the second time there is nothing to do
+			if err := db.Migrate(t.Context(), "other", other); err != nil {
+				t.Fatal(err)
 			}
-			versions = append(versions, version)
 		}
-		return nil
+		var versions []int
+		err := db.View(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+			for _, table := range []string{"items_migrations", "other_migrations"} {
+				var version int
+				if err := tx.QueryRowContext(ctx, "SELECT max(version_id) FROM "+table).Scan(&version); err != nil {
+					return err
+				}
+				versions = append(versions, version)
+			}
+			return nil
+		})
+		if diff := cmp.Diff([]int{1, 2}, versions); err != nil || diff != "" {
+			t.Errorf("%v, versions differ:\n%s", err, diff)
+		}
 	})
-	if diff := cmp.Diff([]int{1, 2}, versions); err != nil || diff != "" {
-		t.Errorf("%v, versions differ:\n%s", err, diff)
-	}
 }
 
 func TestMigrate_leavesNothingOfABrokenMigration(t *testing.T) {
-	db := open(t)
-	broken := fstest.MapFS{"00001_a.sql": {Data: []byte("-- +goose Up\nCREATE TABLE half (id INTEGER);\nCREATE TABLE;\n")}}
-	if err := db.Migrate(t.Context(), "broken", broken); err == nil {
-		t.Fatal("no error")
-	}
-	if err := db.Migrate(t.Context(), "bad; name", schema); err == nil {
-		t.Error("service name accepted")
-	}
-	if err := db.Migrate(t.Context(), "empty", fstest.MapFS{}); err == nil {
-		t.Error("no migrations accepted")
-	}
-	err := db.View(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
-		return tx.QueryRowContext(ctx, "SELECT name FROM sqlite_schema WHERE name = $1", "half").Scan(new(string))
+	each(t, func(t *testing.T, db *database.DB) {
+		broken := fstest.MapFS{"00001_a.sql": {Data: []byte("-- +goose Up\nCREATE TABLE half (id INTEGER);\nCREATE TABLE broken;\n")}}
+		if err := db.Migrate(t.Context(), "broken", broken); err == nil {
+			t.Fatal("no error")
+		}
+		if err := db.Migrate(t.Context(), "bad; name", schema); err == nil {
+			t.Error("service name accepted")
+		}
+		if err := db.Migrate(t.Context(), "empty", fstest.MapFS{}); err == nil {
+			t.Error("no migrations accepted")
+		}
+		err := db.View(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+			return tx.QueryRowContext(ctx, "SELECT count(*) FROM half").Scan(new(int))
+		})
+		if err == nil {
+			t.Error("the table of the broken migration is there")
+		}
+		if err := db.Write(t.Context(), insert(1, "a")); err != nil {
+			t.Errorf("writing afterwards: %v", err)
+		}
 	})
-	if !errors.Is(err, sql.ErrNoRows) {
-		t.Errorf("table of the broken migration: %v", err)
-	}
-	if err := db.Write(t.Context(), insert(1, "a")); err != nil {
-		t.Errorf("writing afterwards: %v", err)
-	}
 }
 
 // TestPlaceholders_bindByNumber shows that $1, $2, … take the argument of
 // their number in whatever order they stand, and may be repeated, as
 // PostgreSQL has it.
 func TestPlaceholders_bindByNumber(t *testing.T) {
-	db := open(t)
-	var got [5]string
-	read := func(ctx context.Context, tx *sql.Tx) error {
-		return tx.QueryRowContext(ctx, "SELECT $3, $1, $2, $1, $4", "one", "two", "three", "four").
-			Scan(&got[0], &got[1], &got[2], &got[3], &got[4])
-	}
-	for name, run := range map[string]func(context.Context, database.Func) error{"view": db.View, "write": db.Write, "tx": db.Tx} {
-		if err := run(t.Context(), read); err != nil {
-			t.Fatalf("%s: %v", name, err)
+	each(t, func(t *testing.T, db *database.DB) {
+		var got [5]string
+		read := func(ctx context.Context, tx *sql.Tx) error {
+			return tx.QueryRowContext(ctx, "SELECT $3, $1, $2, $1, $4", "one", "two", "three", "four").
+				Scan(&got[0], &got[1], &got[2], &got[3], &got[4])
 		}
-		if want := [5]string{"three", "one", "two", "one", "four"}; got != want {
-			t.Errorf("%s: bound %v, want %v", name, got, want)
+		for name, run := range map[string]func(context.Context, database.Func) error{"view": db.View, "write": db.Write, "tx": db.Tx} {
+			if err := run(t.Context(), read); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if want := [5]string{"three", "one", "two", "one", "four"}; got != want {
+				t.Errorf("%s: bound %v, want %v", name, got, want)
+			}
 		}
-	}
+	})
 }
 
 func TestView_isASnapshotAndReadOnly(t *testing.T) {
-	db := open(t)
-	err := db.View(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
-		if err := db.Write(ctx, insert(1, "later")); err != nil {
-			return err
+	each(t, func(t *testing.T, db *database.DB) {
+		err := db.View(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+			if err := db.Write(ctx, insert(1, "later")); err != nil {
+				return err
+			}
+			var count int
+			if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM items").Scan(&count); err != nil {
+				return err
+			}
+			if count != 0 {
+				t.Error("sees what was committed after it began")
+			}
+			if _, err := tx.ExecContext(ctx, "DELETE FROM items"); err == nil {
+				t.Error("wrote through a read-only connection")
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		var count int
-		if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM items").Scan(&count); err != nil {
-			return err
+		if diff := cmp.Diff([]string{"later"}, stored(t, db)); diff != "" {
+			t.Error(diff)
 		}
-		if count != 0 {
-			t.Error("sees what was committed after it began")
-		}
-		if _, err := tx.ExecContext(ctx, "DELETE FROM items"); err == nil {
-			t.Error("wrote through a read-only connection")
-		}
-		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"later"}, stored(t, db)); diff != "" {
-		t.Error(diff)
-	}
 }
 
 func TestView_worksInsideAJob(t *testing.T) {
-	db := open(t)
-	err := db.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
-		if err := insert(1, "own")(ctx, tx); err != nil {
-			return err
+	each(t, func(t *testing.T, db *database.DB) {
+		err := db.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+			if err := insert(1, "own")(ctx, tx); err != nil {
+				return err
+			}
+			if seen := stored(t, db); len(seen) != 0 {
+				t.Errorf("sees uncommitted rows %v", seen)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		if seen := stored(t, db); len(seen) != 0 {
-			t.Errorf("sees uncommitted rows %v", seen)
-		}
-		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestClose_runsWhatWasAcceptedAndRefusesTheRest(t *testing.T) {
@@ -258,7 +275,7 @@ func TestMetrics_areWellNamedAndStartAtZero(t *testing.T) {
 	if err != nil || len(problems) != 0 {
 		t.Errorf("lint: %v, %v", problems, err)
 	}
-	for name, want := range map[string]int{"parley_database_errors_total": 7, "parley_database_jobs_total": 3} {
+	for name, want := range map[string]int{"parley_database_errors_total": 8, "parley_database_jobs_total": 3} {
 		if got, err := testutil.GatherAndCount(registry, name); err != nil || got != want {
 			t.Errorf("%s has %d series, %v; want %d", name, got, err, want)
 		}

@@ -1,25 +1,41 @@
-// Package database is the one SQL database of a process: SQLite in WAL mode
-// through modernc.org/sqlite, one writer connection, many readers.
+// Package database is the SQL database of a process: SQLite in WAL mode
+// through modernc.org/sqlite, one writer connection, many readers; or a
+// PostgreSQL server through pgx, shared by any number of processes.
 //
-// Every connection runs with synchronous=FULL: what Write, Tx or Migrate
-// reported as done survives a crash of the process and of the machine.
-// PostgreSQL is not implemented yet; its address gives ErrUnsupported.
+// What Write, Tx or Migrate reported as done survives a crash of the process
+// and of the machine: SQLite runs with synchronous=FULL on every connection,
+// and on PostgreSQL synchronous_commit is never off.
 //
-// Write batches the jobs of concurrent callers into one transaction, a
-// SAVEPOINT each, and answers after the commit. Tx runs one job alone under
-// BEGIN IMMEDIATE. View reads one snapshot and never waits for a writer.
+// Write is for many small jobs. On SQLite the jobs of concurrent callers share
+// one transaction, a SAVEPOINT each, and are answered after its commit; on
+// PostgreSQL each has its own and the server groups the commits. Tx runs a job
+// in a transaction of its own, BEGIN IMMEDIATE on SQLite. On PostgreSQL both
+// are SERIALIZABLE. View reads one snapshot and never waits for a writer.
 // Migrate runs a service's goose migrations under a version table of its own.
-// Placeholders are $1, $2, … in the order they are numbered.
+// Notify and Listen tell other processes that something was committed.
 //
-// Rules for a job given to Write: it has no effect outside its transaction, it
-// may be run again after a failed batch, it may commit although its caller's
-// context ended, and it calls neither Commit nor Rollback.
+// Rules for a job: it has no effect outside its transaction, and a variable
+// outside that it sets is set anew in each run, since it may be run again; a
+// job of Write may commit although its caller's context ended; it calls neither
+// Commit nor Rollback, and ends when one of its statements fails. Placeholders
+// are $1, $2, … in the order they are numbered.
+//
+// An error tells what happened. ErrUnknownOutcome: the answer to a commit was
+// lost, the job may have been written. Any other error on PostgreSQL: it was
+// not. ErrBusy and ErrTransient may be tried again. A lost server is found
+// again without a restart; connections that died idle cost no job.
+//
+// Not supported: PostgreSQL before version 13, poolers that change the
+// connection between transactions, encodings other than UTF8.
 //
 // Trust: SQL text comes from the program, values only through placeholders.
-// The file is made with mode 0600, its folder with 0700; a file that others
-// may read is refused. The address is not to be taken from a stranger.
+// SQLite's file is made with mode 0600, its folder with 0700; a file that
+// others may read is refused. Whoever controls the server or the way to it
+// controls the data: use sslmode=verify-full beyond the own machine. The
+// password is in no log and in no error. The address is not to be taken from a
+// stranger.
 //
-// A DB is safe for concurrent use. A job runs while no other job of the same
-// DB runs. Calling Write, Tx or Migrate from within a job gives ErrNested
-// instead of a deadlock, as long as the job passes its context on.
+// A DB is safe for concurrent use. Jobs act as if no other job ran beside
+// them. Calling Write, Tx or Migrate from within a job gives ErrNested, as long
+// as the job passes its context on.
 package database

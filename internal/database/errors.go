@@ -5,18 +5,23 @@ import (
 	"errors"
 	"fmt"
 
-	"modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
+	sqlite3 "modernc.org/sqlite"
+	codes "modernc.org/sqlite/lib"
 )
 
 // Errors of this package; test with errors.Is.
 var (
-	// ErrBusy means that another process held the database longer than
+	// ErrBusy means that others held the database or a lock longer than
 	// Options.BusyTimeout. Nothing was written; trying again may help.
 	ErrBusy = errors.New("database: busy")
-	// ErrTransient means that the disk was full or failed. Nothing can be said
+	// ErrTransient means trouble of the storage: the disk was full or failed,
+	// the server was not reached or went away. On PostgreSQL nothing was
+	// written unless it is ErrUnknownOutcome; on SQLite nothing can be said
 	// about the job except that it was not reported as written.
 	ErrTransient = errors.New("database: storage trouble")
+	// ErrUnknownOutcome means that the answer to a commit was lost: the job
+	// may have been written or not. It is an ErrTransient as well.
+	ErrUnknownOutcome = fmt.Errorf("%w: outcome unknown", ErrTransient)
 	// ErrUnique means that a unique key exists already.
 	ErrUnique = errors.New("database: unique key exists")
 	// ErrConstraint means another broken constraint, such as a foreign key.
@@ -35,11 +40,17 @@ var (
 
 // classify puts one of the sentinels in front of a driver's error.
 func classify(err error) error {
-	var driver *sqlite.Error
-	if !errors.As(err, &driver) || errors.Is(err, context.Canceled) {
-		return err
+	var sentinel error
+	var driver *sqlite3.Error
+	switch {
+	case errors.As(err, &driver):
+		if errors.Is(err, context.Canceled) {
+			return err
+		}
+		sentinel = sentinelOf(driver.Code())
+	default:
+		sentinel = sentinelOfPostgres(err)
 	}
-	sentinel := sentinelOf(driver.Code())
 	if sentinel == nil || errors.Is(err, sentinel) {
 		return err
 	}
@@ -48,15 +59,15 @@ func classify(err error) error {
 
 func sentinelOf(code int) error {
 	switch code {
-	case sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_ROWID:
+	case codes.SQLITE_CONSTRAINT_UNIQUE, codes.SQLITE_CONSTRAINT_PRIMARYKEY, codes.SQLITE_CONSTRAINT_ROWID:
 		return ErrUnique
 	}
 	switch code & 0xff {
-	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+	case codes.SQLITE_BUSY, codes.SQLITE_LOCKED:
 		return ErrBusy
-	case sqlite3.SQLITE_CONSTRAINT:
+	case codes.SQLITE_CONSTRAINT:
 		return ErrConstraint
-	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL:
+	case codes.SQLITE_FULL, codes.SQLITE_IOERR, codes.SQLITE_NOMEM, codes.SQLITE_CANTOPEN, codes.SQLITE_PROTOCOL:
 		return ErrTransient
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 
 // WaitQueued returns once n jobs wait in the queue.
 func WaitQueued(db *DB, n int) {
-	for len(db.jobs) < n {
+	for len(db.backend.(*sqlite).jobs) < n {
 		runtime.Gosched()
 	}
 }
@@ -31,7 +31,7 @@ func Reruns(db *DB) float64 { return testutil.ToFloat64(db.metrics.reruns) }
 // first of the writer, then of the readers.
 func Pragma(ctx context.Context, db *DB, name string) ([]string, error) {
 	var values []string
-	for _, pool := range []*sql.DB{db.writer, db.reader} {
+	for _, pool := range []*sql.DB{db.backend.(*sqlite).writer, db.backend.(*sqlite).reader} {
 		for range pool.Stats().MaxOpenConnections {
 			conn, err := pool.Conn(ctx)
 			if err != nil {
@@ -47,3 +47,26 @@ func Pragma(ctx context.Context, db *DB, name string) ([]string, error) {
 	}
 	return values, nil
 }
+
+// Connected tells whether notices of other processes arrive.
+func Connected(db *DB) bool {
+	db.hub.mu.Lock()
+	defer db.hub.mu.Unlock()
+	return db.hub.connected
+}
+
+// WaitListeners returns once n listeners are left.
+func WaitListeners(db *DB, n int) {
+	for {
+		db.hub.mu.Lock()
+		left := len(db.hub.listeners)
+		db.hub.mu.Unlock()
+		if left == n {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// Translate is the SQL of a migration as PostgreSQL gets it.
+func Translate(text string) string { return string(translate([]byte(text))) }

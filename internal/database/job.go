@@ -45,21 +45,14 @@ func (j *job) begin() bool { return j.state.CompareAndSwap(queued, begun) }
 // abandon withdraws the job; false when it has begun.
 func (j *job) abandon() bool { return j.state.CompareAndSwap(queued, abandoned) }
 
-type nestedKey struct{ db *DB }
-
-// marked is the context jobs run with: it remembers which DB is writing.
-func (db *DB) marked(ctx context.Context) context.Context {
-	return context.WithValue(ctx, nestedKey{db}, true)
-}
-
 // submit queues a job and waits for its outcome. A caller whose context ends
 // leaves at once while the job waits, and gets the true outcome once it began.
-func (db *DB) submit(j *job) error {
-	if j.ctx.Value(nestedKey{db}) != nil {
+func (s *sqlite) submit(j *job) error {
+	if s.outletOf(j.ctx) != nil {
 		return ErrNested
 	}
 	j.answer = make(chan error, 1)
-	if err := db.enqueue(j); err != nil {
+	if err := s.enqueue(j); err != nil {
 		return err
 	}
 	select {
@@ -73,14 +66,14 @@ func (db *DB) submit(j *job) error {
 	}
 }
 
-func (db *DB) enqueue(j *job) error {
-	db.mu.RLock()
-	defer db.mu.RUnlock()
-	if db.closed {
+func (s *sqlite) enqueue(j *job) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
 		return ErrClosed
 	}
 	select {
-	case db.jobs <- j:
+	case s.jobs <- j:
 		return nil
 	case <-j.ctx.Done():
 		return fmt.Errorf("waiting for the database writer: %w", context.Cause(j.ctx))

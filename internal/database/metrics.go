@@ -14,13 +14,14 @@ type metrics struct {
 	batchJobs      prometheus.Histogram
 	commitDuration prometheus.Histogram
 	reruns         prometheus.Counter
+	retries        prometheus.Counter
 	errors         *prometheus.CounterVec // reason
 }
 
 // The closed label sets.
 var (
 	kinds   = []string{"write", "tx", "view"}
-	reasons = []string{"busy", "transient", "unique", "constraint", "panic", "context", "job"}
+	reasons = []string{"busy", "transient", "unknown", "unique", "constraint", "panic", "context", "job"}
 )
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -39,6 +40,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		reruns: factory.NewCounter(prometheus.CounterOpts{
 			Name: "parley_database_batch_reruns_total", Help: "Batches run again job by job.",
+		}),
+		retries: factory.NewCounter(prometheus.CounterOpts{
+			Name: "parley_database_job_retries_total", Help: "Runs of jobs undone because others got in their way, and tried again.",
 		}),
 		errors: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "parley_database_errors_total", Help: "Jobs that ended with an error, by reason.",
@@ -64,6 +68,7 @@ func reasonOf(err error) string {
 	}{
 		{ErrPanic, "panic"},
 		{ErrBusy, "busy"},
+		{ErrUnknownOutcome, "unknown"},
 		{ErrTransient, "transient"},
 		{ErrUnique, "unique"},
 		{ErrConstraint, "constraint"},

@@ -8,77 +8,60 @@ import (
 	"time"
 )
 
-// Write runs fn inside a transaction shared with the jobs of other callers and
-// returns after the commit. An error or panic of fn undoes fn alone. See the
-// rules for a job in the package documentation. While the job waits, the end
-// of ctx withdraws it; once it has begun, Write returns what became of it.
-func (db *DB) Write(ctx context.Context, fn Func) error {
-	return db.submit(&job{mode: batched, ctx: ctx, fn: fn})
+func (s *sqlite) write(ctx context.Context, fn Func) error {
+	return s.submit(&job{mode: batched, ctx: ctx, fn: fn})
 }
 
-// Tx runs fn alone in a transaction begun with BEGIN IMMEDIATE: what it reads
-// cannot change before it commits. The end of ctx rolls back. fn calls neither
-// Commit nor Rollback.
-func (db *DB) Tx(ctx context.Context, fn Func) error {
-	return db.submit(&job{mode: alone, ctx: ctx, fn: fn})
+func (s *sqlite) tx(ctx context.Context, fn Func) error {
+	return s.submit(&job{mode: alone, ctx: ctx, fn: fn})
 }
 
-// View runs fn on a read-only snapshot: all that was committed before View
-// began, nothing that commits later. It may be called from within a job, where
-// it does not see that job's own writes.
-func (db *DB) View(ctx context.Context, fn Func) error {
-	tx, err := db.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+func (s *sqlite) view(ctx context.Context, fn Func) error {
+	tx, err := s.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
-		return db.failed(fmt.Errorf("beginning read: %w", err))
+		return s.failed(fmt.Errorf("beginning read: %w", err))
 	}
 	defer tx.Rollback()
 	var one int // the first read fixes the snapshot
 	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM (SELECT 1 FROM sqlite_schema LIMIT 1)").Scan(&one); err != nil {
-		return db.failed(fmt.Errorf("beginning read: %w", err))
+		return s.failed(fmt.Errorf("beginning read: %w", err))
 	}
-	db.metrics.jobs.WithLabelValues("view").Inc()
+	s.metrics.jobs.WithLabelValues("view").Inc()
 	if err := fn(ctx, tx); err != nil {
-		return db.failed(err)
+		return s.failed(err)
 	}
 	return nil
 }
 
-// failed classifies and counts an error on its way out.
-func (db *DB) failed(err error) error {
-	err = classify(err)
-	db.metrics.countError(err)
-	return err
-}
-
 // work is the writing goroutine: the only user of the writer connection.
-func (db *DB) work() {
-	defer close(db.done)
+func (s *sqlite) work() {
+	defer close(s.done)
 	var held *job // taken from the queue, but not fit for the batch
 	for {
 		first := held
 		if held = nil; first == nil {
 			var open bool
-			if first, open = <-db.jobs; !open {
+			if first, open = <-s.jobs; !open {
 				return
 			}
 		}
 		if first.mode != batched {
-			db.runExclusive(first)
+			s.runExclusive(first)
 			continue
 		}
 		var batch []*job
-		batch, held = db.collect(first)
-		db.runBatch(batch)
+		batch, held = s.collect(first)
+		s.runBatch(batch)
 	}
 }
 
 // collect adds the jobs that wait already, without waiting for more. The
 // second result is a job that must run after the batch.
-func (db *DB) collect(first *job) ([]*job, *job) {
+func (s *sqlite) collect(first *job) ([]*job, *job) {
 	batch := []*job{first}
-	for len(batch) < db.opts.MaxBatch {
+	for len(batch) < s.opts.MaxBatch {
 		select {
-		case next, open := <-db.jobs:
+		case next, open := <-s.jobs:
 			if !open {
 				return batch, nil
 			}
@@ -93,30 +76,32 @@ func (db *DB) collect(first *job) ([]*job, *job) {
 	return batch, nil
 }
 
-func (db *DB) runExclusive(j *job) {
+func (s *sqlite) runExclusive(j *job) {
 	if !j.begin() {
 		return
 	}
 	var err error
 	if j.mode == bare {
-		err = guarded(func() error { return j.bare(db.marked(j.ctx)) })
+		err = guarded(func() error { return j.bare(s.marked(j.ctx, new(outlet))) })
 	} else {
-		err = db.runAlone(db.marked(j.ctx), j.fn)
-		db.metrics.jobs.WithLabelValues("tx").Inc()
+		err = s.runAlone(j.ctx, j.fn)
+		s.metrics.jobs.WithLabelValues("tx").Inc()
 	}
-	db.answer(j, err)
+	s.answer(j, err)
 }
 
-func (db *DB) answer(j *job, err error) {
+func (s *sqlite) answer(j *job, err error) {
 	if err != nil {
-		err = db.failed(err)
+		err = s.failed(err)
 	}
 	j.answer <- err
 }
 
 // runAlone runs fn in a transaction of its own.
-func (db *DB) runAlone(ctx context.Context, fn Func) error {
-	tx, err := db.writer.BeginTx(ctx, nil)
+func (s *sqlite) runAlone(ctx context.Context, fn Func) error {
+	o := new(outlet)
+	ctx = s.marked(ctx, o)
+	tx, err := s.writer.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("beginning transaction: %w", err)
 	}
@@ -124,15 +109,19 @@ func (db *DB) runAlone(ctx context.Context, fn Func) error {
 	if err := guarded(func() error { return fn(ctx, tx) }); err != nil {
 		return err
 	}
-	return db.commit(tx)
+	if err := s.commit(tx); err != nil {
+		return err
+	}
+	s.hub.publish(o.take()...)
+	return nil
 }
 
-func (db *DB) commit(tx *sql.Tx) error {
+func (s *sqlite) commit(tx *sql.Tx) error {
 	start := time.Now()
 	if err := tx.Commit(); err != nil {
 		return fmt.Errorf("committing: %w", err)
 	}
-	db.metrics.commitDuration.Observe(time.Since(start).Seconds())
+	s.metrics.commitDuration.Observe(time.Since(start).Seconds())
 	return nil
 }
 
@@ -141,7 +130,7 @@ var errBatch = errors.New("database: batch failed")
 
 // runBatch answers every job of the batch. When the shared transaction fails,
 // the jobs run again one by one, unless the disk is at fault.
-func (db *DB) runBatch(batch []*job) {
+func (s *sqlite) runBatch(batch []*job) {
 	begunJobs := batch[:0]
 	for _, j := range batch {
 		if j.begin() {
@@ -151,58 +140,66 @@ func (db *DB) runBatch(batch []*job) {
 	if batch = begunJobs; len(batch) == 0 {
 		return
 	}
-	db.metrics.batchJobs.Observe(float64(len(batch)))
-	db.metrics.jobs.WithLabelValues("write").Add(float64(len(batch)))
+	s.metrics.batchJobs.Observe(float64(len(batch)))
+	s.metrics.jobs.WithLabelValues("write").Add(float64(len(batch)))
 	if len(batch) == 1 {
-		db.runSingly(batch)
+		s.runSingly(batch)
 		return
 	}
-	outcomes, err := db.tryBatch(batch)
+	outcomes, err := s.tryBatch(batch)
 	switch {
 	case err == nil:
 		for i, j := range batch {
-			db.answer(j, outcomes[i])
+			s.answer(j, outcomes[i])
 		}
 	case errors.Is(classify(err), ErrTransient) || errors.Is(classify(err), ErrBusy):
 		for _, j := range batch {
-			db.answer(j, err)
+			s.answer(j, err)
 		}
 	default:
-		db.metrics.reruns.Inc()
-		db.logger.Warn("running batch again job by job", "jobs", len(batch), "err", err)
-		db.runSingly(batch)
+		s.metrics.reruns.Inc()
+		s.logger.Warn("running batch again job by job", "jobs", len(batch), "err", err)
+		s.runSingly(batch)
 	}
 }
 
-func (db *DB) runSingly(batch []*job) {
+func (s *sqlite) runSingly(batch []*job) {
 	for _, j := range batch {
-		db.answer(j, db.runAlone(db.marked(context.WithoutCancel(j.ctx)), j.fn))
+		s.answer(j, s.runAlone(context.WithoutCancel(j.ctx), j.fn))
 	}
 }
 
 // tryBatch runs the jobs in one transaction. With a nil error it has been
 // committed and the outcomes hold each job's own error.
-func (db *DB) tryBatch(batch []*job) ([]error, error) {
+func (s *sqlite) tryBatch(batch []*job) ([]error, error) {
 	ctx := context.Background()
-	tx, err := db.writer.BeginTx(ctx, nil)
+	tx, err := s.writer.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("beginning transaction: %w", err)
 	}
 	defer tx.Rollback()
-	outcomes := make([]error, len(batch))
+	outcomes, outlets := make([]error, len(batch)), make([]outlet, len(batch))
 	for i, j := range batch {
-		if outcomes[i] = db.runSavepoint(tx, j); errors.Is(outcomes[i], errBatch) {
+		if outcomes[i] = s.runSavepoint(tx, j, &outlets[i]); errors.Is(outcomes[i], errBatch) {
 			return nil, outcomes[i]
 		}
 	}
-	return outcomes, db.commit(tx)
+	if err := s.commit(tx); err != nil {
+		return nil, err
+	}
+	for i := range outlets {
+		if outcomes[i] == nil {
+			s.hub.publish(outlets[i].take()...)
+		}
+	}
+	return outcomes, nil
 }
 
 // runSavepoint runs one job between SAVEPOINT and RELEASE. The job's context
 // does not end with its caller's: an interrupted statement would undo the
 // whole batch.
-func (db *DB) runSavepoint(tx *sql.Tx, j *job) error {
-	ctx := db.marked(context.WithoutCancel(j.ctx))
+func (s *sqlite) runSavepoint(tx *sql.Tx, j *job, o *outlet) error {
+	ctx := s.marked(context.WithoutCancel(j.ctx), o)
 	if _, err := tx.ExecContext(ctx, "SAVEPOINT job"); err != nil {
 		return fmt.Errorf("%w: opening savepoint: %w", errBatch, err)
 	}

@@ -38,9 +38,17 @@ func TestPragmas_holdOnEveryConnection(t *testing.T) {
 }
 
 // batch holds the writer while it queues the jobs, so that they share one
-// transaction, and returns their outcomes.
+// transaction, and returns their outcomes. PostgreSQL has no batches: there
+// they run one after another.
 func batch(t testing.TB, db *database.DB, jobs ...database.Func) []error {
 	t.Helper()
+	if db.Path() == "" {
+		outcomes := make([]error, len(jobs))
+		for i, job := range jobs {
+			outcomes[i] = db.Write(context.Background(), job)
+		}
+		return outcomes
+	}
 	started, release := make(chan struct{}), make(chan struct{})
 	var wait sync.WaitGroup
 	wait.Go(func() {
@@ -58,39 +66,40 @@ func batch(t testing.TB, db *database.DB, jobs ...database.Func) []error {
 }
 
 func TestWrite_undoesTheFailedJobAlone(t *testing.T) {
-	db := open(t)
-	refusal := errors.New("refused")
-	fatal := func(ctx context.Context, tx *sql.Tx) error {
-		if err := insert(4, "fatal")(ctx, tx); err != nil {
-			return err
-		}
-		new(testing.T).FailNow() // ends the goroutine, as t.Fatal does
-		return nil
-	}
-	outcomes := batch(t, db,
-		insert(1, "first"),
-		func(ctx context.Context, tx *sql.Tx) error { return errors.Join(insert(2, "undone")(ctx, tx), refusal) },
-		func(ctx context.Context, tx *sql.Tx) error {
-			if err := insert(3, "panicked")(ctx, tx); err != nil {
+	each(t, func(t *testing.T, db *database.DB) {
+		refusal := errors.New("refused")
+		fatal := func(ctx context.Context, tx *sql.Tx) error {
+			if err := insert(4, "fatal")(ctx, tx); err != nil {
 				return err
 			}
-			panic("job")
-		},
-		fatal,
-		insert(5, "first"), // breaks the unique name
-		insert(6, "last"),
-	)
-	for i, want := range []error{nil, refusal, database.ErrPanic, database.ErrPanic, database.ErrUnique, nil} {
-		if !errors.Is(outcomes[i], want) {
-			t.Errorf("job %d: %v, want %v", i+1, outcomes[i], want)
+			new(testing.T).FailNow() // ends the goroutine, as t.Fatal does
+			return nil
 		}
-	}
-	if diff := cmp.Diff([]string{"first", "last"}, stored(t, db)); diff != "" {
-		t.Error(diff)
-	}
-	if n := database.Reruns(db); n != 0 {
-		t.Errorf("%v batches ran again", n)
-	}
+		outcomes := batch(t, db,
+			insert(1, "first"),
+			func(ctx context.Context, tx *sql.Tx) error { return errors.Join(insert(2, "undone")(ctx, tx), refusal) },
+			func(ctx context.Context, tx *sql.Tx) error {
+				if err := insert(3, "panicked")(ctx, tx); err != nil {
+					return err
+				}
+				panic("job")
+			},
+			fatal,
+			insert(5, "first"), // breaks the unique name
+			insert(6, "last"),
+		)
+		for i, want := range []error{nil, refusal, database.ErrPanic, database.ErrPanic, database.ErrUnique, nil} {
+			if !errors.Is(outcomes[i], want) {
+				t.Errorf("job %d: %v, want %v", i+1, outcomes[i], want)
+			}
+		}
+		if diff := cmp.Diff([]string{"first", "last"}, stored(t, db)); diff != "" {
+			t.Error(diff)
+		}
+		if n := database.Reruns(db); n != 0 {
+			t.Errorf("%v batches ran again", n)
+		}
+	})
 }
 
 func TestWrite_runsAFailedBatchAgainJobByJob(t *testing.T) {
@@ -122,8 +131,7 @@ func TestWrite_runsAFailedBatchAgainJobByJob(t *testing.T) {
 
 func TestWrite_survivesAJobThatEndsTheTransaction(t *testing.T) {
 	for _, end := range []string{"commit", "rollback"} {
-		t.Run(end, func(t *testing.T) {
-			db := open(t)
+		each(t, func(t *testing.T, db *database.DB) {
 			outcomes := batch(t, db, insert(1, "before"),
 				func(_ context.Context, tx *sql.Tx) error {
 					if end == "commit" {
@@ -176,89 +184,119 @@ func TestWrite_leavesTheQueueWithItsContext(t *testing.T) {
 }
 
 func TestWrite_tellsTheTruthAboutAJobThatHadBegun(t *testing.T) {
-	db := open(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	err := db.Write(ctx, func(inner context.Context, tx *sql.Tx) error {
-		cancel()
-		if inner.Err() != nil {
-			t.Error("the job's own context ended with its caller's")
+	each(t, func(t *testing.T, db *database.DB) {
+		ctx, cancel := context.WithCancel(t.Context())
+		err := db.Write(ctx, func(inner context.Context, tx *sql.Tx) error {
+			cancel()
+			if inner.Err() != nil {
+				t.Error("the job's own context ended with its caller's")
+			}
+			return insert(1, "committed")(inner, tx)
+		})
+		if err != nil {
+			t.Errorf("answered %v", err)
 		}
-		return insert(1, "committed")(inner, tx)
+		if diff := cmp.Diff([]string{"committed"}, stored(t, db)); diff != "" {
+			t.Error(diff)
+		}
 	})
-	if err != nil {
-		t.Errorf("answered %v", err)
-	}
-	if diff := cmp.Diff([]string{"committed"}, stored(t, db)); diff != "" {
-		t.Error(diff)
-	}
 }
 
 func TestTx_rollsBackWithItsContext(t *testing.T) {
-	db := open(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	err := db.Tx(ctx, func(inner context.Context, tx *sql.Tx) error {
-		if err := insert(1, "undone")(inner, tx); err != nil {
-			return err
+	each(t, func(t *testing.T, db *database.DB) {
+		ctx, cancel := context.WithCancel(t.Context())
+		err := db.Tx(ctx, func(inner context.Context, tx *sql.Tx) error {
+			if err := insert(1, "undone")(inner, tx); err != nil {
+				return err
+			}
+			cancel()
+			return nil
+		})
+		if !errors.Is(err, context.Canceled) && !errors.Is(err, sql.ErrTxDone) {
+			t.Errorf("answered %v", err)
 		}
-		cancel()
-		return nil
+		if seen := stored(t, db); len(seen) != 0 {
+			t.Errorf("stored %v", seen)
+		}
+		if err := db.Write(t.Context(), insert(2, "next")); err != nil {
+			t.Errorf("the writer is stuck: %v", err)
+		}
 	})
-	if !errors.Is(err, context.Canceled) && !errors.Is(err, sql.ErrTxDone) {
-		t.Errorf("answered %v", err)
-	}
-	if seen := stored(t, db); len(seen) != 0 {
-		t.Errorf("stored %v", seen)
-	}
-	if err := db.Write(t.Context(), insert(2, "next")); err != nil {
-		t.Errorf("the writer is stuck: %v", err)
-	}
 }
 
-func TestJobs_runOneAtATime(t *testing.T) {
-	db := open(t)
-	if err := db.Write(t.Context(), insert(1, "0")); err != nil {
-		t.Fatal(err)
-	}
-	increment := func(ctx context.Context, tx *sql.Tx) error { // loses counts unless serialised
-		var name string
-		if err := tx.QueryRowContext(ctx, "SELECT name FROM items WHERE id = 1").Scan(&name); err != nil {
-			return err
+func TestJobs_actAsIfTheyRanOneAtATime(t *testing.T) {
+	each(t, func(t *testing.T, db *database.DB) {
+		if err := db.Write(t.Context(), insert(1, "0")); err != nil {
+			t.Fatal(err)
 		}
-		var n int
-		if _, err := fmt.Sscan(name, &n); err != nil {
-			return err
-		}
-		_, err := tx.ExecContext(ctx, "UPDATE items SET name = $1 WHERE id = 1", fmt.Sprint(n+1))
-		return err
-	}
-	var wait sync.WaitGroup
-	for i := range 100 {
-		run := db.Write
-		if i%4 == 0 {
-			run = db.Tx
-		}
-		wait.Go(func() {
-			if err := run(context.Background(), increment); err != nil {
-				t.Error(err)
+		increment := func(ctx context.Context, tx *sql.Tx) error { // loses counts unless serialised
+			var name string
+			if err := tx.QueryRowContext(ctx, "SELECT name FROM items WHERE id = 1").Scan(&name); err != nil {
+				return err
 			}
-		})
-	}
-	wait.Wait()
-	if diff := cmp.Diff([]string{"100"}, stored(t, db)); diff != "" {
-		t.Error(diff)
-	}
+			var n int
+			if _, err := fmt.Sscan(name, &n); err != nil {
+				return err
+			}
+			_, err := tx.ExecContext(ctx, "UPDATE items SET name = $1 WHERE id = 1", fmt.Sprint(n+1))
+			return err
+		}
+		var wait sync.WaitGroup
+		for i := range 100 {
+			run := db.Write
+			if i%4 == 0 {
+				run = db.Tx
+			}
+			wait.Go(func() {
+				if err := run(context.Background(), increment); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wait.Wait()
+		if diff := cmp.Diff([]string{"100"}, stored(t, db)); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// TestJobs_keysTakenMeanwhileAreTakenAgain lets every caller number its row by
+// what is there: nobody may be told that a number is taken.
+func TestJobs_keysTakenMeanwhileAreTakenAgain(t *testing.T) {
+	each(t, func(t *testing.T, db *database.DB) {
+		var wait sync.WaitGroup
+		for i := range 30 {
+			wait.Go(func() {
+				err := db.Write(context.Background(), func(ctx context.Context, tx *sql.Tx) error {
+					_, err := tx.ExecContext(ctx, "INSERT INTO items (id, name) SELECT coalesce(max(id), 0) + 1, $1 FROM items", fmt.Sprint(i))
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wait.Wait()
+		if n := len(stored(t, db)); n != 30 {
+			t.Errorf("%d rows", n)
+		}
+		if err := db.Write(t.Context(), insert(7, "again")); !errors.Is(err, database.ErrUnique) {
+			t.Errorf("a number truly taken: %v", err)
+		}
+	})
 }
 
 func TestJobs_refuseToNest(t *testing.T) {
-	db := open(t)
-	for name, outer := range map[string]func(context.Context, database.Func) error{"write": db.Write, "tx": db.Tx} {
-		err := outer(t.Context(), func(ctx context.Context, _ *sql.Tx) error {
-			return errors.Join(db.Write(ctx, insert(1, "x")), db.Tx(ctx, insert(2, "y")), db.Migrate(ctx, "items", schema))
-		})
-		if strings.Count(fmt.Sprint(err), database.ErrNested.Error()) != 3 {
-			t.Errorf("%s: %v", name, err)
+	each(t, func(t *testing.T, db *database.DB) {
+		for name, outer := range map[string]func(context.Context, database.Func) error{"write": db.Write, "tx": db.Tx} {
+			err := outer(t.Context(), func(ctx context.Context, _ *sql.Tx) error {
+				return errors.Join(db.Write(ctx, insert(1, "x")), db.Tx(ctx, insert(2, "y")), db.Migrate(ctx, "items", schema))
+			})
+			if strings.Count(fmt.Sprint(err), database.ErrNested.Error()) != 3 {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
-	}
+	})
 }
 
 func TestBusy_isTyped(t *testing.T) {
@@ -274,7 +312,7 @@ func TestBusy_isTyped(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		for i, err := range batch2(second) {
+		for i, err := range batch2(second, 100) {
 			if !errors.Is(err, database.ErrBusy) {
 				t.Errorf("batched job %d: %v", i, err)
 			}
@@ -290,11 +328,11 @@ func TestBusy_isTyped(t *testing.T) {
 }
 
 // batch2 writes from several callers at once, however they are batched.
-func batch2(db *database.DB) []error {
+func batch2(db *database.DB, from int) []error {
 	outcomes := make([]error, 8)
 	var wait sync.WaitGroup
 	for i := range outcomes {
-		wait.Go(func() { outcomes[i] = db.Write(context.Background(), insert(100+i, fmt.Sprint("b", i))) })
+		wait.Go(func() { outcomes[i] = db.Write(context.Background(), insert(from+10+i, fmt.Sprint("b", from+i))) })
 	}
 	wait.Wait()
 	return outcomes
@@ -303,30 +341,31 @@ func batch2(db *database.DB) []error {
 // TestWrite_storesExactlyWhatItAcknowledged draws batches of good and bad jobs
 // and compares the rows with the outcomes.
 func TestWrite_storesExactlyWhatItAcknowledged(t *testing.T) {
-	db := open(t)
-	next := 0
-	want := []string{}
-	rapid.Check(t, func(rt *rapid.T) {
-		kinds := rapid.SliceOfN(rapid.SampledFrom([]string{"good", "error", "panic", "duplicate", "orphan"}), 1, 8).Draw(rt, "kinds")
-		jobs, good := make([]database.Func, len(kinds)), make([]bool, len(kinds))
-		names := make([]string, len(kinds))
-		for i, kind := range kinds {
-			next++
-			names[i], good[i] = fmt.Sprintf("%s %d", kind, next), kind == "good"
-			jobs[i] = kindOfJob(kind, next, names[i])
-		}
-		for i, err := range batch(t, db, jobs...) {
-			if (err == nil) != good[i] {
-				rt.Fatalf("%s answered %v", kinds[i], err)
+	each(t, func(t *testing.T, db *database.DB) {
+		next := 0
+		want := []string{}
+		rapid.Check(t, func(rt *rapid.T) {
+			kinds := rapid.SliceOfN(rapid.SampledFrom([]string{"good", "error", "panic", "duplicate", "orphan"}), 1, 8).Draw(rt, "kinds")
+			jobs, good := make([]database.Func, len(kinds)), make([]bool, len(kinds))
+			names := make([]string, len(kinds))
+			for i, kind := range kinds {
+				next++
+				names[i], good[i] = fmt.Sprintf("%s %d", kind, next), kind == "good"
+				jobs[i] = kindOfJob(kind, next, names[i])
 			}
-			if err == nil {
-				want = append(want, names[i])
+			for i, err := range batch(t, db, jobs...) {
+				if (err == nil) != good[i] {
+					rt.Fatalf("%s answered %v", kinds[i], err)
+				}
+				if err == nil {
+					want = append(want, names[i])
+				}
 			}
+		})
+		if diff := cmp.Diff(want, append([]string{}, stored(t, db)...)); diff != "" {
+			t.Error(diff)
 		}
 	})
-	if diff := cmp.Diff(want, append([]string{}, stored(t, db)...)); diff != "" {
-		t.Error(diff)
-	}
 }
 
 func kindOfJob(kind string, id int, name string) database.Func {

@@ -57,6 +57,25 @@ func TestRotate_makesTheNextKeyActiveAndKeepsTheOldOne(t *testing.T) {
 	}
 }
 
+// The way to replace a server's key: retire it by hand and start again.
+func TestEnsure_makesANewKeyWhereAllAreRetired(t *testing.T) {
+	dir := openDir(t)
+	old, err := dir.EnsureEd25519(Server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir.Path(), "server."+old.KID())
+	if err := os.Rename(path, path+".retired"); err != nil {
+		t.Fatal(err)
+	}
+	if fresh, err := dir.EnsureEd25519(Server); err != nil || fresh.KID() == old.KID() {
+		t.Errorf("EnsureEd25519 = %v, %v", fresh, err)
+	}
+	if got := kids(t, dir, Server, Retired); len(got) != 1 || got[0] != old.KID() {
+		t.Errorf("retired %v", got)
+	}
+}
+
 func TestNext_needsAnActiveKey(t *testing.T) {
 	dir := openDir(t)
 	if _, err := dir.NextNostr(Agent); !errors.Is(err, ErrNoKey) {

@@ -55,10 +55,22 @@ func (Ack) Type() string { return TypeAck }
 // Validate implements Body.
 func (b Ack) Validate() error { return checkID("id", b.ID) }
 
-// Nack says that a message could not be put together. Never answered.
+// MaxRanges bounds Nack.Missing: no message has more gaps.
+const MaxRanges = 32
+
+// Nack says that a message could not be put together. Either ID names it, or,
+// when only some of its parts came, Digest does. Never answered.
 type Nack struct {
-	ID     string `json:"id"`              // the message that failed
-	Reason string `json:"reason,omitzero"` // for a person, at most MaxDetail
+	ID      string  `json:"id,omitzero"`      // the message that failed
+	Digest  string  `json:"digest,omitzero"`  // SHA-256 of its JSON, 64 lowercase hex characters
+	Reason  string  `json:"reason,omitzero"`  // for a person, at most MaxDetail
+	Missing []Range `json:"missing,omitzero"` // with Digest: the parts that did not come, 1 to MaxRanges, ascending
+}
+
+// Range is the parts From to To of a message in parts, both included.
+type Range struct {
+	From int `json:"from"` // 1 to 64
+	To   int `json:"to"`   // From to 64
 }
 
 // Type is TypeNack.
@@ -66,11 +78,33 @@ func (Nack) Type() string { return TypeNack }
 
 // Validate implements Body.
 func (b Nack) Validate() error {
-	if err := checkID("id", b.ID); err != nil {
+	if err := checkText("reason", b.Reason, 0, MaxDetail); err != nil {
 		return err
 	}
-	return checkText("reason", b.Reason, 0, MaxDetail)
+	if b.Digest == "" {
+		if b.Missing != nil {
+			return invalid("body/missing", "needs a digest")
+		}
+		return checkID("id", b.ID)
+	}
+	if b.ID != "" || !canonical.IsHex(b.Digest, 32) {
+		return invalid("body/digest", "must be 64 lowercase hex characters, without an id")
+	}
+	if len(b.Missing) < 1 || len(b.Missing) > MaxRanges {
+		return invalid("body/missing", fmt.Sprintf("must have 1 to %d ranges", MaxRanges))
+	}
+	last := 0
+	for _, r := range b.Missing {
+		if r.From <= last || r.To < r.From || r.To > maxParts {
+			return invalid("body/missing", fmt.Sprintf("must be ascending ranges within 1 to %d", maxParts))
+		}
+		last = r.To
+	}
+	return nil
 }
+
+// maxParts is the most wraps a message takes, as package envelope has it.
+const maxParts = 64
 
 // Error says that a stored message was not acted on. Never answered.
 type Error struct {

@@ -1,5 +1,11 @@
-// Package databasetest opens a real database for the tests of other packages.
+// Package databasetest opens real databases for the tests of other packages.
 //
-// It is imported from test files only. Every database lies in a temporary
-// folder and is closed when its test ends, so tests may run in parallel.
+// It is imported from test files only. Every database is new and is closed
+// when its test ends, so tests may run in parallel. Each runs a test on every
+// kind of database. PostgreSQL is the one of the system, such as Debian's
+// package postgresql: one server for each test binary, on a free loopback port
+// with a temporary folder, stopped when the test binary ends in whatever way.
+// Where it is not installed the tests that need it are skipped.
+//
+// Proxy stands between a client and its server and breaks their connections.
 package databasetest

@@ -1,0 +1,334 @@
+package database_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleykit/parley/internal/database"
+	"github.com/parleykit/parley/internal/database/databasetest"
+)
+
+// throughProxy opens a new database through a proxy.
+func throughProxy(t *testing.T, opts database.Options) (*database.DB, *databasetest.Proxy) {
+	t.Helper()
+	address := databasetest.NewPostgres(t)
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := databasetest.NewProxy(t, u.Host)
+	u.Host = proxy.Addr()
+	db := databasetest.OpenURL(t, u.String(), opts)
+	if err := db.Migrate(t.Context(), "items", schema); err != nil {
+		t.Fatal(err)
+	}
+	return db, proxy
+}
+
+func TestPostgres_aCommitWhoseAnswerIsLostIsToldApart(t *testing.T) {
+	db, proxy := throughProxy(t, database.Options{})
+	for i, run := range []func(context.Context, database.Func) error{db.Write, db.Tx} {
+		proxy.CutAfter("\x0bcommit\x00") // the simple query, length and all
+		err := run(t.Context(), insert(i, fmt.Sprint(i)))
+		if !errors.Is(err, database.ErrUnknownOutcome) || !errors.Is(err, database.ErrTransient) {
+			t.Errorf("the commit was answered %v", err)
+		}
+	}
+	if diff := cmp.Diff([]string{"0", "1"}, stored(t, db)); diff != "" { // and it had indeed happened
+		t.Error(diff)
+	}
+	if n, err := database.Counted(db, "unknown"); err != nil || n != 2 {
+		t.Errorf("counted %v, %v", n, err)
+	}
+}
+
+func TestPostgres_aConnectionLostBeforeTheCommitWroteNothing(t *testing.T) {
+	db, proxy := throughProxy(t, database.Options{})
+	for name, breakOff := range map[string]func(){"reset": proxy.Reset, "half-close": proxy.HalfClose} {
+		for kind, run := range map[string]func(context.Context, database.Func) error{"write": db.Write, "tx": db.Tx} {
+			err := run(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+				if err := insert(1, "undone")(ctx, tx); err != nil {
+					return err
+				}
+				breakOff()
+				return insert(2, "undone too")(ctx, tx)
+			})
+			if !errors.Is(err, database.ErrTransient) || errors.Is(err, database.ErrUnknownOutcome) {
+				t.Errorf("%s: %s answered %v", name, kind, err)
+			}
+		}
+		err := db.View(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+			breakOff()
+			return tx.QueryRowContext(ctx, "SELECT 1").Scan(new(int))
+		})
+		if !errors.Is(err, database.ErrTransient) {
+			t.Errorf("%s: view answered %v", name, err)
+		}
+	}
+	if seen := stored(t, db); len(seen) != 0 {
+		t.Errorf("stored %v", seen)
+	}
+}
+
+// TestPostgres_deadConnectionsInThePoolCostNoJob breaks connections that lie
+// idle: the job has not begun when this is noticed.
+func TestPostgres_deadConnectionsInThePoolCostNoJob(t *testing.T) {
+	db, proxy := throughProxy(t, database.Options{Writers: 4, Readers: 4})
+	for round := range 3 {
+		for _, err := range batch2(db, round*100) { // fills the pool
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		proxy.Reset()
+		if err := db.Write(t.Context(), insert(round, fmt.Sprint(round))); err != nil {
+			t.Errorf("write: %v", err)
+		}
+		if n := len(stored(t, db)); n != (round+1)*9 {
+			t.Errorf("%d rows after round %d", n, round)
+		}
+	}
+}
+
+func TestPostgres_aSilentServerGivesATypedError(t *testing.T) {
+	db, proxy := throughProxy(t, database.Options{JobTimeout: 300 * time.Millisecond})
+	err := db.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+		proxy.Stall(true)
+		return insert(1, "stalled")(ctx, tx)
+	})
+	if !errors.Is(err, database.ErrTransient) || errors.Is(err, database.ErrUnknownOutcome) {
+		t.Errorf("within the job: %v", err)
+	}
+	proxy.Stall(false)
+	err = db.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+		defer proxy.Stall(true)
+		return insert(2, "committing")(ctx, tx)
+	})
+	if !errors.Is(err, database.ErrUnknownOutcome) {
+		t.Errorf("at the commit: %v", err)
+	}
+	proxy.Stall(false)
+	if err := db.Write(t.Context(), insert(3, "afterwards")); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+func TestPostgres_anUnreachableServerIsTransientAndComesBack(t *testing.T) {
+	db, proxy := throughProxy(t, database.Options{})
+	proxy.Refuse(true)
+	proxy.Reset()
+	for name, run := range map[string]func(context.Context, database.Func) error{"write": db.Write, "tx": db.Tx, "view": db.View} {
+		if err := run(t.Context(), insert(1, "x")); !errors.Is(err, database.ErrTransient) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	proxy.Refuse(false)
+	if err := db.Write(t.Context(), insert(2, "back")); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// TestPostgres_runsAgainAJobThatMetAnother lets two jobs read what the other
+// writes: one of them has to run twice.
+func TestPostgres_runsAgainAJobThatMetAnother(t *testing.T) {
+	db := databasetest.OpenPostgres(t)
+	if err := db.Migrate(t.Context(), "items", schema); err != nil {
+		t.Fatal(err)
+	}
+	var runs atomic.Int64
+	var both sync.WaitGroup
+	both.Add(2)
+	var wait sync.WaitGroup
+	for i := range 2 {
+		first := true
+		wait.Go(func() {
+			err := db.Tx(context.Background(), func(ctx context.Context, tx *sql.Tx) error {
+				runs.Add(1)
+				var n int
+				if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM items").Scan(&n); err != nil {
+					return err
+				}
+				if first {
+					first = false
+					both.Done()
+					both.Wait()
+				}
+				return insert(i, fmt.Sprint("saw ", n))(ctx, tx)
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	if runs.Load() < 3 {
+		t.Errorf("%d runs", runs.Load())
+	}
+	names := strings.Join(stored(t, db), ",")
+	if names != "saw 0,saw 1" && names != "saw 1,saw 0" {
+		t.Errorf("stored %s", names)
+	}
+}
+
+// TestPostgres_locksInOneOrderDoNotMeet shows ForUpdate at work: callers who
+// lock the same two rows all get through.
+func TestPostgres_locksInOneOrderDoNotMeet(t *testing.T) {
+	each(t, func(t *testing.T, db *database.DB) {
+		for i := range 2 {
+			if err := db.Write(t.Context(), insert(i, strings.Repeat("0", i+1))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var wait sync.WaitGroup
+		for range 20 {
+			wait.Go(func() {
+				err := db.Tx(context.Background(), func(ctx context.Context, tx *sql.Tx) error {
+					if _, err := tx.ExecContext(ctx, "SELECT id FROM items WHERE id IN (0, 1) ORDER BY id"+db.ForUpdate()); err != nil {
+						return err
+					}
+					_, err := tx.ExecContext(ctx, "UPDATE items SET name = name || '0' || '0'")
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wait.Wait()
+		for i, name := range stored(t, db) {
+			if len(name) != i+1+40 {
+				t.Errorf("row %d counts %d", i, len(name))
+			}
+		}
+	})
+}
+
+func TestPostgres_aLockHeldTooLongIsBusy(t *testing.T) {
+	db := databasetest.OpenURL(t, databasetest.NewPostgres(t), database.Options{BusyTimeout: 50 * time.Millisecond})
+	if err := errors.Join(db.Migrate(t.Context(), "items", schema), db.Write(t.Context(), insert(1, "x"))); err != nil {
+		t.Fatal(err)
+	}
+	rename := func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "UPDATE items SET name = 'y' WHERE id = 1")
+		return err
+	}
+	err := db.Tx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+		if err := rename(ctx, tx); err != nil {
+			return err
+		}
+		if err := db.Write(context.Background(), rename); !errors.Is(err, database.ErrBusy) {
+			t.Errorf("answered %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPostgres_connectionsAreDurableAndBounded(t *testing.T) {
+	server := databasetest.StartPostgres(t, "synchronous_commit=off")
+	db := databasetest.OpenURL(t, server.URL("postgres"), database.Options{BusyTimeout: time.Second, JobTimeout: 2 * time.Second})
+	for setting, want := range map[string]string{
+		"synchronous_commit": "on", "lock_timeout": "1s", "statement_timeout": "2s",
+		"idle_in_transaction_session_timeout": "2s", "transaction_isolation": "serializable",
+	} {
+		var got string
+		err := db.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+			return tx.QueryRowContext(ctx, "SELECT current_setting($1)", setting).Scan(&got)
+		})
+		if err != nil || got != want {
+			t.Errorf("%s is %q, %v; want %q", setting, got, err, want)
+		}
+	}
+}
+
+func TestPostgres_readsThePasswordFromItsFile(t *testing.T) {
+	u, err := url.Parse(databasetest.NewPostgres(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, _ := u.User.Password()
+	u.User = url.User(u.User.Username())
+	path := filepath.Join(t.TempDir(), "password")
+	for text, want := range map[string]bool{secret + "\n": true, "wrong-secret": false, "": false, strings.Repeat("x", 2000): false} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		db, err := database.Open(t.Context(), u.String(), database.Options{PasswordFile: path})
+		if (err == nil) != want {
+			t.Errorf("%.20q: %v", text, err)
+		}
+		if err == nil {
+			defer db.Close()
+		} else if text != "" && strings.Contains(err.Error(), text) {
+			t.Errorf("the error tells the password: %v", err)
+		}
+	}
+	if _, err := database.Open(t.Context(), u.String(), database.Options{PasswordFile: path + "-missing"}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+}
+
+func TestPostgres_migratesOnceWhenSeveralProcessesStart(t *testing.T) {
+	address := databasetest.NewPostgres(t)
+	var wait sync.WaitGroup
+	for range 4 {
+		db := databasetest.OpenURL(t, address, database.Options{})
+		wait.Go(func() {
+			if err := db.Migrate(context.Background(), "items", schema); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+}
+
+func TestPostgres_closeWaitsForJobsAndRefusesLaterOnes(t *testing.T) {
+	address := databasetest.NewPostgres(t)
+	db := databasetest.OpenURL(t, address, database.Options{})
+	if err := db.Migrate(t.Context(), "items", schema); err != nil {
+		t.Fatal(err)
+	}
+	started, release := make(chan struct{}), make(chan struct{})
+	written, closed := make(chan error, 1), make(chan error, 1)
+	go func() {
+		written <- db.Write(context.Background(), func(ctx context.Context, tx *sql.Tx) error {
+			close(started)
+			<-release
+			return insert(1, "accepted")(ctx, tx)
+		})
+	}()
+	<-started
+	go func() { closed <- db.Close() }()
+	for !errors.Is(db.Write(t.Context(), insert(2, "late")), database.ErrClosed) {
+	}
+	close(release)
+	if err := errors.Join(<-written, <-closed); err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{
+		"view": db.View(t.Context(), insert(1, "")), "migrate": db.Migrate(t.Context(), "items", schema),
+		"listen": db.Listen(t.Context(), "news", func(database.Notice) {}),
+	} {
+		if !errors.Is(err, database.ErrClosed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	again := databasetest.OpenURL(t, address, database.Options{})
+	if names := stored(t, again); names[0] != "accepted" {
+		t.Errorf("stored %v", names)
+	}
+}

@@ -1,0 +1,228 @@
+package relay_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/nbd-wtf/go-nostr"
+
+	"github.com/parleykit/parley/internal/database/databasetest"
+	"github.com/parleykit/parley/relay"
+	"github.com/parleykit/parley/relay/relaytest"
+)
+
+// startShared starts a relay on a database that others may share.
+func startShared(t *testing.T, address string) *relaytest.Server {
+	t.Helper()
+	store, err := relay.OpenPostgres(t.Context(), address, relay.PostgresOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return relaytest.Start(t, relay.Options{Store: store})
+}
+
+// receive demands the next message to be this event of the subscription.
+func (c *client) receive(subscription string, ev nostr.Event) {
+	c.t.Helper()
+	if r := c.next(); r.label != "EVENT" || r.id != subscription || r.event.ID != ev.ID {
+		c.t.Fatalf("got %v, want event %s", r, ev.ID)
+	}
+}
+
+func TestSubscriberReceivesWhatAnotherProcessStored(t *testing.T) {
+	address := databasetest.NewPostgres(t)
+	reader, writer := dial(t, startShared(t, address)), dial(t, startShared(t, address))
+	k := newKey(t)
+	before := k.note(nostr.Now()-9, "before")
+	writer.accept(before)
+	reader.send("REQ", "live", nostr.Filter{Authors: []string{k.pub}})
+	reader.receive("live", before)
+	if r := reader.next(); r.label != "EOSE" {
+		t.Fatalf("got %v, want EOSE", r)
+	}
+	for i := range 30 { // from both sides, each once
+		ev := k.card(fmt.Sprint(i), nostr.Now()-8)
+		if i%3 == 0 {
+			reader.send("EVENT", ev)
+			for range 2 { // the answer and the event, in either order
+				if r := reader.next(); r.label != "OK" && (r.label != "EVENT" || r.event.ID != ev.ID) {
+					t.Fatalf("got %v, want the event or its answer", r)
+				}
+			}
+			continue
+		}
+		writer.accept(ev)
+		reader.receive("live", ev)
+	}
+	reader.silence()
+}
+
+func TestSharedStoreDecidesForAllProcesses(t *testing.T) {
+	address := databasetest.NewPostgres(t)
+	a, b := dial(t, startShared(t, address)), dial(t, startShared(t, address))
+	k := newKey(t)
+	card := k.card("default", nostr.Now()-5)
+	a.accept(card)
+	if r := b.publish(card); !r.ok || !strings.HasPrefix(r.text, "duplicate: ") {
+		t.Errorf("the same event: %v", r)
+	}
+	if r := b.publish(k.card("default", nostr.Now()-6)); !r.ok || !strings.HasPrefix(r.text, "duplicate: a newer") {
+		t.Errorf("an older version: %v", r)
+	}
+	b.accept(k.deletion(nostr.Now(), nostr.Tag{"e", card.ID}))
+	a.refuse(card, "blocked: the event was deleted")
+	if got := a.stored(nostr.Filter{Kinds: []int{30417}}); len(got) != 0 {
+		t.Errorf("stored %v, want nothing", ids(got))
+	}
+}
+
+func TestWrapsOfAnotherProcessReachTheirRecipientOnly(t *testing.T) {
+	address := databasetest.NewPostgres(t)
+	a, b := startShared(t, address), startShared(t, address)
+	k, stranger := newKey(t), newKey(t)
+	mine, theirs, nobody, writer := dial(t, a), dial(t, a), dial(t, a), dial(t, b)
+	mine.authenticate(k)
+	theirs.authenticate(stranger)
+	for _, c := range []*client{mine, theirs} {
+		c.send("REQ", "box", nostr.Filter{Kinds: []int{1059}})
+		c.next() // EOSE
+	}
+	nobody.send("REQ", "box", nostr.Filter{})
+	nobody.next() // EOSE
+	w := wrap(t, k.pub)
+	writer.accept(w)
+	mine.receive("box", w)
+	note := stranger.note(nostr.Now(), "after the wrap")
+	writer.accept(note)
+	nobody.receive("box", note) // the wrap was offered before it
+	theirs.silence()
+	if diff := cmp.Diff([]string{w.ID}, ids(mine.stored(nostr.Filter{Kinds: []int{1059}}))); diff != "" {
+		t.Errorf("stored wraps (-want +got):\n%s", diff)
+	}
+}
+
+func TestEventsStoredWhileTheListenerIsAwayAreDelivered(t *testing.T) {
+	address := databasetest.NewPostgres(t)
+	reader, writer := dial(t, startShared(t, address)), dial(t, startShared(t, address))
+	k := newKey(t)
+	reader.send("REQ", "live", nostr.Filter{Authors: []string{k.pub}})
+	reader.next() // EOSE
+	admin, err := pgx.Connect(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close(context.Background())
+	want := map[string]bool{}
+	for i := range 20 {
+		const listeners = `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+			WHERE application_name = 'parley relay follow' AND datname = current_database()`
+		if _, err := admin.Exec(t.Context(), listeners); err != nil {
+			t.Fatal(err)
+		}
+		ev := k.card(fmt.Sprint(i), nostr.Now()-8)
+		writer.accept(ev)
+		want[ev.ID] = true
+	}
+	for len(want) > 0 {
+		r := reader.next()
+		if r.label != "EVENT" || !want[r.event.ID] {
+			t.Fatalf("got %v, want one of the %d left, each once", r, len(want))
+		}
+		delete(want, r.event.ID)
+	}
+	reader.silence()
+}
+
+// answers are the OKs of one run of publishers.
+type answers struct {
+	mu       sync.Mutex
+	accepted []string
+	failed   int
+	text     string // of a failure
+}
+
+func (a *answers) note(r reply) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r.ok {
+		a.accepted = append(a.accepted, r.id)
+		return
+	}
+	a.failed, a.text = a.failed+1, r.text
+}
+
+func (a *answers) count() (accepted, failed int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.accepted), a.failed
+}
+
+func TestAnsweredEventsSurviveSIGKILLOfPostgreSQL(t *testing.T) {
+	cluster := databasetest.StartPostgres(t)
+	address := cluster.URL("postgres")
+	server := startShared(t, address)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var got answers
+	var all sync.WaitGroup
+	for range 4 {
+		c := dial(t, server)
+		all.Go(func() {
+			for ctx.Err() == nil {
+				if c.write(`["EVENT",`+newKey(t).note(nostr.Now(), "").String()+`]`) != nil {
+					t.Error("the connection was lost")
+					return
+				}
+				r, err := c.read()
+				if err != nil || r.label != "OK" {
+					t.Errorf("got %v, %v, want OK", r, err)
+					return
+				}
+				got.note(r)
+			}
+		})
+	}
+	for round := 1; round <= 3; round++ {
+		accepted, failed := got.count()
+		eventually(t, func() bool { n, _ := got.count(); return n >= accepted+50 })
+		cluster.Kill(t)
+		eventually(t, func() bool { _, n := got.count(); return n > failed })
+		cluster.Restart(t)
+	}
+	accepted, _ := got.count()
+	eventually(t, func() bool { n, _ := got.count(); return n >= accepted+50 }) // it recovered by itself
+	stop()
+	all.Wait()
+	if !strings.HasPrefix(got.text, "error: ") {
+		t.Errorf("a failure is answered %q, want error:", got.text)
+	}
+	assertHolds(t, address, got.accepted)
+}
+
+// assertHolds demands every id from the tables of the database.
+func assertHolds(t *testing.T, address string, want []string) {
+	t.Helper()
+	store, err := relay.OpenPostgres(t.Context(), address, relay.PostgresOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	have := map[string]bool{}
+	for rec, err := range store.Query(t.Context(), nostr.Filter{}, time.Unix(0, 0), 1<<20) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		have[rec.Event.ID] = true
+	}
+	for _, id := range want {
+		if !have[id] {
+			t.Errorf("event %s was answered OK and is gone", id)
+		}
+	}
+}
