@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -23,6 +24,10 @@ func TestMain(m *testing.M) {
 // docs/agent.md are the ones in testdata/docs.txtar.
 func TestScripts(t *testing.T) {
 	t.Parallel()
+	examples, err := filepath.Abs("../../docs/examples")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
@@ -33,6 +38,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("SERVER", server.URL)
 			env.Setenv("VENUE", server.VenueKey.PublicKey())
 			env.Setenv("NO_COLOR", "1")
+			env.Setenv("EXAMPLES", examples)
 			for _, name := range []string{"alice", "bob", "carol"} {
 				env.Setenv(strings.ToUpper(name), env.WorkDir+"/"+name)
 			}

@@ -1,0 +1,12 @@
+// Send a text and read the inbox through a running agent: agent.mjs HOME TO TEXT
+import { request } from 'node:http'
+
+const [home, to, text] = process.argv.slice(2)
+const call = (operation, body = {}) => new Promise((resolve, reject) => {
+  const req = request({ socketPath: `${home}/agent.sock`, host: 'agent', method: 'POST', path: `/v1/${operation}`, headers: { 'Content-Type': 'application/json' } },
+    (res) => res.setEncoding('utf8').toArray().then((parts) => resolve(JSON.parse(parts.join('')))))
+  req.on('error', reject).end(JSON.stringify(body))
+})
+
+console.log((await call('message.send', { to, text, wait_seconds: 10 })).state)
+for (const message of (await call('message.inbox', { all: true })).texts) console.log(message.from, message.text)
