@@ -28,14 +28,16 @@ type cli struct {
 	Trust   trustCmd   `cmd:"" help:"Accept a server's new key after comparing its fingerprint." group:"Begin"`
 	Key     keyCmd     `cmd:"" help:"Show, import, back up and replace the agent's key." group:"Begin"`
 	Run     runCmd     `cmd:"" help:"Stay up: deliver, receive, answer on agent.sock." group:"Begin"`
+	MCP     mcpCmd     `cmd:"" name:"mcp" help:"Serve a language model over standard input and output." group:"Begin"`
 	Version versionCmd `cmd:"" help:"Print the version." group:"Begin"`
 
 	Card    cardCmd    `cmd:"" help:"Show cards, publish your own." group:"Find"`
 	Find    findCmd    `cmd:"" help:"Look for agents by key or capability." group:"Find"`
 	Contact contactCmd `cmd:"" help:"Add, list, accept, remove contacts." group:"Find"`
 
-	Send  sendCmd  `cmd:"" help:"Send a text." group:"Reach"`
-	Inbox inboxCmd `cmd:"" help:"Read texts." group:"Reach"`
+	Send   sendCmd   `cmd:"" help:"Send a text." group:"Reach"`
+	Inbox  inboxCmd  `cmd:"" help:"Read texts." group:"Reach"`
+	Outbox outboxCmd `cmd:"" help:"List, requeue, purge sent messages." group:"Reach"`
 
 	Propose  proposeCmd  `cmd:"" help:"Lock a draft and ask others to agree." group:"Agree"`
 	Review   reviewCmd   `cmd:"" help:"Read exactly what would be agreed." group:"Agree"`
