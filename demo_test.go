@@ -40,33 +40,40 @@ func TestDemo(t *testing.T) {
 	if err != nil || len(chapters) == 0 {
 		t.Fatalf("no chapters: %v", err)
 	}
-	for _, chapter := range chapters { // one after the other: a story has an order
+	for _, chapter := range chapters {
 		name := strings.TrimSuffix(filepath.Base(chapter), ".txtar")
-		stage := &stage{folder: filepath.Join(demoFolder, name)}
-		testscript.Run(t, testscript.Params{
-			Files:               []string{chapter},
-			RequireExplicitExec: true,
-			RequireUniqueNames:  true,
-			Setup: func(env *testscript.Env) error {
-				env.Setenv("PATH", programs+string(os.PathListSeparator)+env.Getenv("PATH"))
-				env.Setenv("AGREEMENTS", agreements)
-				env.Setenv("NO_COLOR", "1")
-				return nil
-			},
-			Cmds: map[string]func(*testscript.TestScript, bool, []string){
-				"say":        stage.say,
-				"show":       stage.show,
-				"keep":       stage.keep,
-				"freeport":   freePort,
-				"waitfor":    waitFor,
-				"expand":     expand,
-				"eventually": eventually,
-				"capture":    capture,
-				"flip":       flip,
-				"terminate":  terminate,
-			},
-		})
+		// testscript runs its scripts side by side; a group of its own for each
+		// keeps the story in order.
+		t.Run(name, func(t *testing.T) { play(t, chapter, name, programs, agreements) })
 	}
+}
+
+// play runs one chapter.
+func play(t *testing.T, chapter, name, programs, agreements string) {
+	stage := &stage{folder: filepath.Join(demoFolder, name)}
+	testscript.Run(t, testscript.Params{
+		Files:               []string{chapter},
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("PATH", programs+string(os.PathListSeparator)+env.Getenv("PATH"))
+			env.Setenv("AGREEMENTS", agreements)
+			env.Setenv("NO_COLOR", "1")
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"say":        stage.say,
+			"show":       stage.show,
+			"keep":       stage.keep,
+			"freeport":   freePort,
+			"waitfor":    waitFor,
+			"expand":     expand,
+			"eventually": eventually,
+			"capture":    capture,
+			"flip":       flip,
+			"terminate":  terminate,
+		},
+	})
 }
 
 // buildPrograms compiles parley and parleyd into a folder and returns it.

@@ -11,8 +11,8 @@ import (
 
 	gonostr "github.com/nbd-wtf/go-nostr"
 
-	"github.com/parleykit/parley/carrier/nostr"
 	"github.com/parleykit/parley/carrier"
+	"github.com/parleykit/parley/carrier/nostr"
 	"github.com/parleykit/parley/internal/keys"
 	"github.com/parleykit/parley/protocol/canonical"
 	"github.com/parleykit/parley/protocol/card"

@@ -3,8 +3,9 @@
 // agreements without trusting the venue further than its evidence goes.
 //
 // Standards: the forms in docs/spec (card, message, envelope, delivery,
-// agreement), NIP-19 for npub, RFC 8785 and SHA-256 for digests, RFC 9457 for
-// the errors of its local JSON API. Not implemented: more than one key in a
+// agreement), NIP-19 for npub, NIP-09 to delete its card, NIP-49 for a
+// passphrase, RFC 8785 and SHA-256 for digests, RFC 9457 for the errors of its
+// local JSON API. Not implemented: more than one key in a
 // home, carriers other than Nostr, remote access to the API.
 //
 // The methods of Agent that take and return one struct are the API operations;

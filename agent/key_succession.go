@@ -17,7 +17,8 @@ import (
 // SucceedKeyRequest asks for a new key.
 type SucceedKeyRequest struct {
 	// Force goes on although agreements are open or messages are queued: the
-	// new key takes no part in them and cannot send them.
+	// new key takes no part in the agreements, and what is queued is still sent
+	// by the old key but not acknowledged to the new one.
 	Force bool `json:"force,omitempty"`
 }
 

@@ -274,7 +274,7 @@ func TestARevokedCardThatComesBackIsNotRefreshed(t *testing.T) {
 	server := agenttest.Start(t)
 	now := time.Now()
 	a := server.Agent(t, agent.Options{Now: func() time.Time { return now }})
-	if _, err := a.PublishCard(t.Context(), agent.PublishCardRequest{ExpiresSeconds: 1000}); err != nil {
+	if _, err := a.PublishCard(t.Context(), agent.PublishCardRequest{ExpiresSeconds: 600}); err != nil {
 		t.Fatal(err)
 	}
 	kept, err := agent.Query(t, a, server.Relay.URL, nostr.Filter{Kinds: []int{card.Kind}, Authors: []string{a.PublicKey()}})
@@ -287,7 +287,7 @@ func TestARevokedCardThatComesBackIsNotRefreshed(t *testing.T) {
 	if _, err := agent.Remember(t, a, kept[0]); err != nil {
 		t.Fatal(err)
 	}
-	now = now.Add(999 * time.Second)
+	now = now.Add(599 * time.Second)
 	if err := agent.RefreshOnce(t, a); err != nil {
 		t.Fatal(err)
 	}

@@ -68,11 +68,11 @@ func (e *Engine) applyAnswer(ctx context.Context, tx *sql.Tx, in *arrival) (matc
 		matched, err = e.applyNack(ctx, tx, in, body)
 		return matched, nil, err
 	}
-	var seq int64
+	var seq, created int64
 	var typ string
 	var state State
-	err = tx.QueryRowContext(ctx, "SELECT seq, type, state FROM carrier_outbox WHERE recipient = $1 AND message_id = $2",
-		in.Sender, id).Scan(&seq, &typ, &state)
+	err = tx.QueryRowContext(ctx, "SELECT seq, type, state, created_at FROM carrier_outbox WHERE recipient = $1 AND message_id = $2",
+		in.Sender, id).Scan(&seq, &typ, &state, &created)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil, nil
 	}
@@ -93,6 +93,7 @@ func (e *Engine) applyAnswer(ctx context.Context, tx *sql.Tx, in *arrival) (matc
 		StateAcked, reason, in.now.Unix(), seq)
 	if err == nil && in.Message.Type == message.TypeAck {
 		e.metrics.acks.WithLabelValues("received").Inc()
+		e.metrics.ackLag.Observe(float64(max(0, in.now.Unix()-created)))
 		err = saveRoute(ctx, tx, in.Sender, seq, in.Scheme, in.now)
 	}
 	return true, &Change{Box: BoxOutbox, Seq: seq, Peer: in.Sender, MessageID: id, Type: typ, State: StateAcked}, err

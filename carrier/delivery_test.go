@@ -237,6 +237,15 @@ func TestPermanentFailureEverywhereIsDeadWithAReasonAndCanBeRequeued(t *testing.
 		if err := alice.Requeue(t.Context(), row.Seq); !errors.Is(err, carrier.ErrNotFound) {
 			t.Errorf("Requeue of a live message: %v", err)
 		}
+		if err := alice.Purge(t.Context(), row.Seq); !errors.Is(err, carrier.ErrNotFound) {
+			t.Errorf("Purge of a live message: %v", err)
+		}
+		w.network.Fail(func(carrier.Address, []byte) error { return carrier.ErrPermanent })
+		dead := alice.outgoing(alice.text(bob, "again"))
+		pass(time.Second)
+		if err := alice.Purge(t.Context(), dead.Seq); err != nil || alice.count("carrier_outbox") != 1 {
+			t.Errorf("Purge of a dead message: %v, %d rows left", err, alice.count("carrier_outbox"))
+		}
 	})
 }
 

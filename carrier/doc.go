@@ -5,9 +5,8 @@
 // Standards: the delivery rules of docs/spec/envelope.md and docs/delivery.md.
 // At least once on the wire, processed once: a wrap is sealed once and its
 // bytes are sent again until the recipient acknowledges them; what arrives is
-// told apart by wrap id and by (sender, message id). Not implemented: frames
-// for carriers with small limits (an address whose MaxFrame is below the size
-// of a wrap is refused), order within a thread, several processes on one
+// told apart by wrap id and by (sender, message id). Frames of docs/spec/frame.md
+// for carriers with small limits. Not implemented: several processes on one
 // outbox.
 //
 // Trust: whoever knows the agent's key can send it wraps, and every carrier
@@ -15,7 +14,9 @@
 // before envelope.Open has verified it. Strangers land in the request box,
 // which is bounded by sender and in total; they are never acknowledged, never
 // reach Handle and never cause a connection, except for what the application
-// takes through Options.Stranger. Incomplete parts are bounded the same way
+// takes through Options.Stranger. Frames show no sender: they are bounded by
+// carrier and inlet, forged ones cost a wrap another round, and nobody is
+// answered because of them. Incomplete parts are bounded the same way
 // and forgotten after 12 hours. Addresses come from Options.Resolve; carriers
 // dial them through the egress rules. Message texts never stand in logs.
 //

@@ -19,6 +19,7 @@ import (
 	"github.com/parleykit/parley/internal/database"
 	"github.com/parleykit/parley/internal/database/databasetest"
 	"github.com/parleykit/parley/internal/keys"
+	"github.com/parleykit/parley/protocol/canonical"
 	"github.com/parleykit/parley/protocol/envelope"
 	"github.com/parleykit/parley/protocol/message"
 )
@@ -248,3 +249,13 @@ func bubble(t *testing.T, test func(t *testing.T, w *world)) {
 }
 
 func unknownBody() jsontext.Value { return jsontext.Value(`{"anything":1}`) }
+
+// digestOf is what parts of a message name it by.
+func digestOf(t *testing.T, m *message.Message) string {
+	t.Helper()
+	data, err := m.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return canonical.Digest(data)
+}

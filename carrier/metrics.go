@@ -60,6 +60,7 @@ type metrics struct {
 	receiveFailures *prometheus.CounterVec // scheme
 	partsExpired    prometheus.Counter
 	held            prometheus.Counter
+	ackLag          prometheus.Histogram
 	nacks           *prometheus.CounterVec // direction: queued, received
 	framesDropped   *prometheus.CounterVec // reason
 	frames          prometheus.Gauge
@@ -91,15 +92,19 @@ func newMetrics(reg prometheus.Registerer, schemes []string) *metrics {
 		outbox:          auto.NewGaugeVec(prometheus.GaugeOpts{Name: "parley_carrier_outbox_messages", Help: "Messages in the outbox, by state."}, []string{"state"}),
 		inbox:           auto.NewGaugeVec(prometheus.GaugeOpts{Name: "parley_carrier_inbox_messages", Help: "Messages in inbox and request box, by state."}, []string{"state"}),
 		nacks:           counter("parley_carrier_nacks_total", "Requests for missing parts, queued and received.", "direction"),
-		held:            auto.NewCounter(prometheus.CounterOpts{Name: "parley_carrier_held_total", Help: "Messages that had to wait for an earlier one of their thread."}),
-		framesDropped:   counter("parley_carrier_frames_dropped_total", "Frames dropped before their wrap was complete.", "reason"),
-		frames:          gauge("parley_carrier_frames", "Stored frames that wait for others."),
-		circuits:        auto.NewGaugeVec(prometheus.GaugeOpts{Name: "parley_carrier_open_circuits", Help: "Addresses that are left alone after repeated failures."}, []string{"scheme"}),
-		circuitsOpened:  counter("parley_carrier_circuits_opened_total", "Times an address was given up for a while after repeated failures.", "scheme"),
-		outboxBytes:     gauge("parley_carrier_outbox_bytes", "Size of the sealed messages that no carrier has taken."),
-		parts:           gauge("parley_carrier_parts", "Stored parts that wait for others."),
-		oldestQueued:    gauge("parley_carrier_oldest_queued_age_seconds", "Age of the oldest message that no carrier has taken; 0 when there is none."),
-		oldestPending:   gauge("parley_carrier_oldest_pending_age_seconds", "Age of the oldest stored message that was not processed; 0 when there is none."),
+		ackLag: auto.NewHistogram(prometheus.HistogramOpts{
+			Name: "parley_carrier_ack_lag_seconds", Help: "Time from Send to the acknowledgement.",
+			Buckets: []float64{1, 2, 5, 15, 60, 300, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600},
+		}),
+		held:           auto.NewCounter(prometheus.CounterOpts{Name: "parley_carrier_held_total", Help: "Messages that had to wait for an earlier one of their thread."}),
+		framesDropped:  counter("parley_carrier_frames_dropped_total", "Frames dropped before their wrap was complete.", "reason"),
+		frames:         gauge("parley_carrier_frames", "Stored frames that wait for others."),
+		circuits:       auto.NewGaugeVec(prometheus.GaugeOpts{Name: "parley_carrier_open_circuits", Help: "Addresses that are left alone after repeated failures."}, []string{"scheme"}),
+		circuitsOpened: counter("parley_carrier_circuits_opened_total", "Times an address was given up for a while after repeated failures.", "scheme"),
+		outboxBytes:    gauge("parley_carrier_outbox_bytes", "Size of the sealed messages that no carrier has taken."),
+		parts:          gauge("parley_carrier_parts", "Stored parts that wait for others."),
+		oldestQueued:   gauge("parley_carrier_oldest_queued_age_seconds", "Age of the oldest message that no carrier has taken; 0 when there is none."),
+		oldestPending:  gauge("parley_carrier_oldest_pending_age_seconds", "Age of the oldest stored message that was not processed; 0 when there is none."),
 	}
 	m.initialise(schemes)
 	return m

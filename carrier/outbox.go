@@ -182,6 +182,21 @@ func (e *Engine) outboxFits(ctx context.Context, tx *sql.Tx, s *sealed) error {
 	return nil
 }
 
+// Purge deletes a message that is dead or expired. ErrNotFound when seq names
+// none.
+func (e *Engine) Purge(ctx context.Context, seq int64) error {
+	return e.db.Write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		result, err := tx.ExecContext(ctx, "DELETE FROM carrier_outbox WHERE seq = $1 AND state IN ('dead', 'expired')", seq)
+		if err != nil {
+			return err
+		}
+		if n, err := result.RowsAffected(); n == 0 || err != nil {
+			return errors.Join(ErrNotFound, err)
+		}
+		return nil
+	})
+}
+
 // Requeue gives a dead message another chance at every address. ErrNotFound
 // when seq names no dead message that is still alive.
 func (e *Engine) Requeue(ctx context.Context, seq int64) error {

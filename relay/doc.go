@@ -40,6 +40,12 @@
 // order: a REQ or CLOSE waits for the commits of the EVENTs before it. The
 // methods of Relay may be called concurrently.
 //
+// The events lie in an embedded store of one process (OpenPebble) or in a
+// PostgreSQL database that processes share (OpenPostgres). There each process
+// also gets the events that others stored, told by NOTIFY and, where that was
+// lost, found by their transactions. Who may write to that database is trusted:
+// its rows are not verified again.
+//
 // See the Example for a relay behind a server; package relaytest starts one on
 // a loopback port.
 package relay

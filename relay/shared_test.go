@@ -226,3 +226,44 @@ func assertHolds(t *testing.T, address string, want []string) {
 		}
 	}
 }
+
+func TestSubscriptionsOpenedWhileOthersPublishGetEachEventOnce(t *testing.T) {
+	const events, subscriptions = 60, 8
+	address := databasetest.NewPostgres(t)
+	here, there := startShared(t, address), startShared(t, address)
+	k := newKey(t)
+	var all sync.WaitGroup
+	for i, c := range []*client{dial(t, here), dial(t, there)} {
+		all.Go(func() {
+			for n := range events {
+				ev := k.card(fmt.Sprint(i, "-", n), nostr.Now()-5)
+				if c.write(`["EVENT",`+ev.String()+`]`) != nil {
+					t.Error("the connection was lost")
+					return
+				}
+				if r, err := c.read(); err != nil || !r.ok {
+					t.Errorf("got %v, %v, want OK", r, err)
+				}
+			}
+		})
+	}
+	reader := dial(t, here)
+	got := map[string]map[string]int{}
+	total := 0
+	for len(got) < subscriptions || total < subscriptions*2*events {
+		if id := fmt.Sprint("sub", len(got)); len(got) < subscriptions && total >= len(got)*10 {
+			got[id] = map[string]int{}
+			reader.send("REQ", id, nostr.Filter{Authors: []string{k.pub}})
+		}
+		r := reader.next()
+		if r.label != "EVENT" {
+			continue
+		}
+		if got[r.id][r.event.ID]++; got[r.id][r.event.ID] > 1 {
+			t.Fatalf("subscription %s got event %s again", r.id, r.event.ID)
+		}
+		total++
+	}
+	all.Wait()
+	reader.silence()
+}

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,6 +34,7 @@ type Server struct {
 	VenueKey *keys.Nostr
 	Engine   *carrier.Engine // of the venue's key
 
+	refuses  atomic.Bool
 	mu       sync.Mutex
 	document []byte
 	key      ed25519.PrivateKey
@@ -82,7 +84,8 @@ func start(t testing.TB) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{Relay: relaytest.Start(t, relay.Options{}), VenueKey: venueKey}
+	s := &Server{VenueKey: venueKey}
+	s.Relay = relaytest.Start(t, relay.Options{Admit: func(context.Context, string) bool { return !s.refuses.Load() }})
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != wellknown.Path {
 			http.NotFound(w, r)
@@ -97,6 +100,9 @@ func start(t testing.TB) *Server {
 	s.NewKey(t)
 	return s
 }
+
+// Refuse makes the relay refuse messages to everybody for good, or ends it.
+func (s *Server) Refuse(yes bool) { s.refuses.Store(yes) }
 
 // NewKey gives the server another key, as after a take-over.
 func (s *Server) NewKey(t testing.TB) {

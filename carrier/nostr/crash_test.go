@@ -7,8 +7,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/parleykit/parley/carrier"
 	"github.com/parleykit/parley/carrier/nostr"
@@ -87,9 +89,28 @@ func crashSend(ctx context.Context, e *carrier.Engine, peer string) {
 	}
 }
 
+// drill is how often to kill, and the chance by which.
+func drill(t *testing.T) (rounds int, random *rand.Rand) {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("PARLEY_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("PARLEY_SEED=%d", seed)
+	rounds = 20
+	if os.Getenv("PARLEY_DRILL") == "1" {
+		rounds = 200
+	}
+	return rounds, rand.New(rand.NewPCG(seed, 0))
+}
+
 // TestKilledAgentsLoseNothingAndProcessNothingTwice kills sender and receiver
-// at random moments; at the end every message that Send had taken was
-// processed exactly once and is acknowledged.
+// at random moments, 20 times or, with PARLEY_DRILL=1, 200 times; at the end
+// every message that Send had taken was processed exactly once and is
+// acknowledged. PARLEY_SEED repeats the choices of a run.
 func TestKilledAgentsLoseNothingAndProcessNothingTwice(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts and kills many processes")
@@ -101,16 +122,17 @@ func TestKilledAgentsLoseNothingAndProcessNothingTwice(t *testing.T) {
 	}
 	sender, receiver := newSecret(t), newSecret(t)
 	sent := make(map[string]bool)
-	for range 6 {
+	rounds, random := drill(t)
+	for range rounds {
 		in := startChild(t, "receiver", folder, receiver, server.URL, sender)
 		out := startChild(t, "sender", folder, sender, server.URL, receiver)
 		// Kill one of them after a random number of sends, the other later.
-		for n := 3 + rand.IntN(25); n > 0; n-- {
+		for n := 1 + random.IntN(12); n > 0; n-- {
 			sent[out.nextSent(t)] = true
 		}
-		if rand.IntN(2) == 0 {
+		if random.IntN(2) == 0 {
 			in.kill(t)
-			for n := rand.IntN(10); n > 0; n-- {
+			for n := random.IntN(6); n > 0; n-- {
 				sent[out.nextSent(t)] = true
 			}
 		}

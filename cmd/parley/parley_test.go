@@ -51,6 +51,7 @@ func TestScripts(t *testing.T) {
 			"terminate": terminate,
 			"waitfile":  waitFile,
 			"mode":      mode,
+			"refuse":    refuse,
 		},
 	})
 }
@@ -65,6 +66,11 @@ func capture(ts *testscript.TestScript, _ bool, args []string) {
 		}
 	}
 	ts.Fatalf("no line begins with %q", args[1])
+}
+
+// refuse on|off: the relay refuses all messages for good, or no more.
+func refuse(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Value("server").(*agenttest.Server).Refuse(args[0] == "on")
 }
 
 // newkey: the server has another key from now on.

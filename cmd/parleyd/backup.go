@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -150,7 +151,12 @@ func (a *archiver) addDatabase(ctx context.Context, cfg *config.Config, scratch 
 // outside a transaction, which VACUUM needs; its driver is used as it
 // registers it.
 func vacuumInto(ctx context.Context, source, target string) error {
-	db, err := sql.Open("sqlite", "file:"+source+"?_pragma=busy_timeout(30000)")
+	source, err := filepath.Abs(source)
+	if err != nil {
+		return err
+	}
+	file := url.URL{Scheme: "file", OmitHost: true, Path: source}
+	db, err := sql.Open("sqlite", file.String()+"?_busy_timeout=30000")
 	if err != nil {
 		return err
 	}

@@ -187,15 +187,15 @@ func (p *postgres) view(ctx context.Context, fn Func) error {
 }
 
 // look runs one View on one connection.
-func (p *postgres) look(ctx context.Context, fn Func) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, p.opts.JobTimeout)
+func (p *postgres) look(outer context.Context, fn Func) (err error) {
+	ctx, cancel := context.WithTimeout(outer, p.opts.JobTimeout)
 	defer cancel()
 	conn, err := p.reader.Conn(ctx)
 	if err != nil {
 		return &errBeforeJob{err: err}
 	}
 	defer conn.Close()
-	defer func() { err = p.inspect(ctx, conn, err) }()
+	defer func() { err = p.inspect(outer, conn, err) }()
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err == nil {
 		defer tx.Rollback()

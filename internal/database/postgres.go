@@ -47,7 +47,7 @@ type postgres struct {
 func openPostgres(ctx context.Context, address string, b *base) (*postgres, error) {
 	config, err := pgx.ParseConfig(address)
 	if err != nil {
-		return nil, fmt.Errorf("%w: not a valid postgres:// address", ErrUnsupported) // err may hold the password
+		return nil, fmt.Errorf("%w: %w", ErrUnsupported, withoutPassword(address, err))
 	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = dialTimeout
@@ -72,6 +72,16 @@ func openPostgres(ctx context.Context, address string, b *base) (*postgres, erro
 	}
 	b.metrics = newMetrics(b.opts.Registerer)
 	return p, nil
+}
+
+// withoutPassword is the reason why an address cannot be used. The driver's
+// words may repeat the address.
+func withoutPassword(address string, err error) error {
+	account, _, named := strings.Cut(strings.TrimPrefix(address[strings.Index(address, "://"):], "://"), "@")
+	if inner := errors.Unwrap(err); inner != nil && !strings.Contains(address, "password=") && !(named && strings.Contains(account, ":")) {
+		return inner
+	}
+	return errors.New("not a valid postgres:// address")
 }
 
 // pool makes a pool whose statements end after timeout, 0 for never.
@@ -164,7 +174,7 @@ func (p *postgres) migrate(ctx context.Context, service string, fsys fs.FS) erro
 	if err != nil {
 		return p.failed(fmt.Errorf("migrating %s: %w", service, err))
 	}
-	defer conn.Close() // and with it the lock
+	defer conn.Close()
 	if _, err := conn.ExecContext(ctx, "SELECT pg_advisory_lock(hashtext('parley migrations'))"); err != nil {
 		return p.failed(fmt.Errorf("migrating %s: %w", service, err))
 	}

@@ -120,6 +120,14 @@ func TestPostgres_aSilentServerGivesATypedError(t *testing.T) {
 		t.Errorf("at the commit: %v", err)
 	}
 	proxy.Stall(false)
+	err = db.View(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+		proxy.Stall(true)
+		return tx.QueryRowContext(ctx, "SELECT 1").Scan(new(int))
+	})
+	if !errors.Is(err, database.ErrTransient) {
+		t.Errorf("within a view: %v", err)
+	}
+	proxy.Stall(false)
 	if err := db.Write(t.Context(), insert(3, "afterwards")); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
@@ -279,6 +287,20 @@ func TestPostgres_readsThePasswordFromItsFile(t *testing.T) {
 	}
 	if _, err := database.Open(t.Context(), u.String(), database.Options{PasswordFile: path + "-missing"}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
+	}
+}
+
+func TestOpen_tellsWhyAnAddressIsWrongButNotItsPassword(t *testing.T) {
+	for address, want := range map[string]string{
+		"postgres://parley@localhost/parley?sslmode=sometimes":           "sslmode",
+		"postgres://parley:topsecret@localhost/parley?sslmode=sometimes": "not a valid",
+		"postgres://localhost/parley?password=topsecret&sslmode=no":      "not a valid",
+		"postgres://parley:topsecret@local host:x/parley":                "not a valid",
+	} {
+		_, err := database.Open(t.Context(), address, database.Options{})
+		if !errors.Is(err, database.ErrUnsupported) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "topsecret") {
+			t.Errorf("%s: %v", address, err)
+		}
 	}
 }
 

@@ -18,8 +18,8 @@
 // stranger can cost 1 GiB and some seconds of work, not more.
 //
 // Files are written to a temporary name, synced, renamed, and the folder is
-// synced, so a crash leaves either no key or a whole one. Each step of a rotation leaves
-// exactly one key in use.
+// synced, so a crash leaves either no key or a whole one. Each step of a
+// rotation leaves exactly one key in use.
 //
 // Every type is immutable once made and safe for concurrent use. Two processes
 // that create a key of the same purpose at once end with the same key.
