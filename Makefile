@@ -11,7 +11,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: all build demo test race vet lint fmt vuln fuzz bench drill golden npm install clean
+.PHONY: all build demo test race vet lint fmt vuln fuzz bench bench-store drill golden npm install clean
 
 all: build
 
@@ -47,6 +47,11 @@ fuzz:
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchtime 1s ./...
+
+# Durable writes beside raw commits of the same database, both stores of the
+# relay, and the outbox drained after an outage, as ratios of one run.
+bench-store:
+	$(GO) test -run '^$$' -bench 'Write|Store|Drain' -benchtime 2s ./internal/database ./relay ./carrier/nostr
 
 # The long, seeded versions of the tests that kill, flood and wait.
 drill:

@@ -81,7 +81,7 @@ func New(ctx context.Context, opts Options) (*Agent, error) {
 	}
 	a := &Agent{
 		home: opts.Home, opts: opts, log: opts.Logger.With("component", "agent"), now: opts.Now,
-		metrics: newMetrics(opts.Registerer), feed: newFeed(), relinks: make(chan struct{}),
+		feed: newFeed(), relinks: make(chan struct{}),
 	}
 	if err := a.open(ctx); err != nil {
 		a.Close()
@@ -97,6 +97,7 @@ func (a *Agent) open(ctx context.Context) (err error) {
 	if a.lock, err = acquire(a.home); err != nil {
 		return err
 	}
+	a.metrics = newMetrics(a.opts.Registerer) // with the lock held, so that who waits for it may try again
 	if a.keyDir, err = openKeyFolder(a.home, a.opts.PassphraseFile); err != nil {
 		return err
 	}

@@ -179,7 +179,7 @@ func (a *Agent) anyText(ctx context.Context, from string, all bool) (some bool, 
 func selectTexts(ctx context.Context, tx *sql.Tx, from string, all bool) ([]Text, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT id, peer, thread, text, sent_at, received_at, read_at IS NULL FROM
 		(SELECT * FROM agent_texts WHERE ($1 OR read_at IS NULL) AND ($2 = '' OR peer = $3) ORDER BY n DESC LIMIT 200)
-		ORDER BY n`, all, from, from)
+		ORDER BY sent_at, id`, all, from, from)
 	if err != nil {
 		return nil, err
 	}

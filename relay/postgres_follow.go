@@ -16,7 +16,7 @@ import (
 
 const (
 	hexID         = 2 * idSize
-	notifyChannel = "parley_relay"
+	notifyChannel = "relay_events"
 	notifiedIDs   = 7999 / hexID    // of one notification; its text is below 8000 bytes
 	followPage    = 1000            // ids read at one time
 	followRound   = 5 * time.Second // between two readings of what a notification may have missed

@@ -63,7 +63,7 @@ func (s *session) daemon(ctx context.Context, group *errgroup.Group, home string
 		return client, err
 	}
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	a, err := agent.New(ctx, agent.Options{Home: home, PassphraseFile: s.flags.PassphraseFile, Logger: logger})
+	a, err := s.openAgent(agent.Options{Home: home, PassphraseFile: s.flags.PassphraseFile, Logger: logger})
 	if err != nil {
 		return nil, err
 	}

@@ -202,3 +202,20 @@ func (s *session) print(v any, human func(p *printer)) error {
 	human(s.out)
 	return nil
 }
+
+// openAgent opens an agent that stays up, once a command that holds its home
+// has ended. A daemon that is up already is not waited for.
+func (s *session) openAgent(opts agent.Options) (*agent.Agent, error) {
+	for deadline := time.Now().Add(lockPatience); ; {
+		a, err := agent.New(s.ctx, opts)
+		if !errors.Is(err, agent.ErrLocked) || time.Now().After(deadline) {
+			return a, err
+		}
+		if client, dialing := agent.Dial(s.ctx, opts.Home); dialing == nil {
+			return nil, errors.Join(err, client.Close())
+		}
+		if err := pause(s.ctx, 100*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+}

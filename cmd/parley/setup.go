@@ -152,7 +152,7 @@ func (c *runCmd) Run(s *session) error {
 	if err != nil {
 		return &agent.Error{Code: agent.CodeUnavailable, Detail: err.Error()}
 	}
-	a, err := agent.New(s.ctx, agent.Options{Home: home, PassphraseFile: s.flags.PassphraseFile, Logger: logger, Registerer: observer.Registry()})
+	a, err := s.openAgent(agent.Options{Home: home, PassphraseFile: s.flags.PassphraseFile, Logger: logger, Registerer: observer.Registry()})
 	if err != nil {
 		observer.Close()
 		return err

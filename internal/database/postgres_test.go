@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -148,104 +147,6 @@ func TestPostgres_anUnreachableServerIsTransientAndComesBack(t *testing.T) {
 	}
 }
 
-// TestPostgres_runsAgainAJobThatMetAnother lets two jobs read what the other
-// writes: one of them has to run twice.
-func TestPostgres_runsAgainAJobThatMetAnother(t *testing.T) {
-	db := databasetest.OpenPostgres(t)
-	if err := db.Migrate(t.Context(), "items", schema); err != nil {
-		t.Fatal(err)
-	}
-	var runs atomic.Int64
-	var both sync.WaitGroup
-	both.Add(2)
-	var wait sync.WaitGroup
-	for i := range 2 {
-		first := true
-		wait.Go(func() {
-			err := db.Tx(context.Background(), func(ctx context.Context, tx *sql.Tx) error {
-				runs.Add(1)
-				var n int
-				if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM items").Scan(&n); err != nil {
-					return err
-				}
-				if first {
-					first = false
-					both.Done()
-					both.Wait()
-				}
-				return insert(i, fmt.Sprint("saw ", n))(ctx, tx)
-			})
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wait.Wait()
-	if runs.Load() < 3 {
-		t.Errorf("%d runs", runs.Load())
-	}
-	names := strings.Join(stored(t, db), ",")
-	if names != "saw 0,saw 1" && names != "saw 1,saw 0" {
-		t.Errorf("stored %s", names)
-	}
-}
-
-// TestPostgres_locksInOneOrderDoNotMeet shows ForUpdate at work: callers who
-// lock the same two rows all get through.
-func TestPostgres_locksInOneOrderDoNotMeet(t *testing.T) {
-	each(t, func(t *testing.T, db *database.DB) {
-		for i := range 2 {
-			if err := db.Write(t.Context(), insert(i, strings.Repeat("0", i+1))); err != nil {
-				t.Fatal(err)
-			}
-		}
-		var wait sync.WaitGroup
-		for range 20 {
-			wait.Go(func() {
-				err := db.Tx(context.Background(), func(ctx context.Context, tx *sql.Tx) error {
-					if _, err := tx.ExecContext(ctx, "SELECT id FROM items WHERE id IN (0, 1) ORDER BY id"+db.ForUpdate()); err != nil {
-						return err
-					}
-					_, err := tx.ExecContext(ctx, "UPDATE items SET name = name || '0' || '0'")
-					return err
-				})
-				if err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		wait.Wait()
-		for i, name := range stored(t, db) {
-			if len(name) != i+1+40 {
-				t.Errorf("row %d counts %d", i, len(name))
-			}
-		}
-	})
-}
-
-func TestPostgres_aLockHeldTooLongIsBusy(t *testing.T) {
-	db := databasetest.OpenURL(t, databasetest.NewPostgres(t), database.Options{BusyTimeout: 50 * time.Millisecond})
-	if err := errors.Join(db.Migrate(t.Context(), "items", schema), db.Write(t.Context(), insert(1, "x"))); err != nil {
-		t.Fatal(err)
-	}
-	rename := func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "UPDATE items SET name = 'y' WHERE id = 1")
-		return err
-	}
-	err := db.Tx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
-		if err := rename(ctx, tx); err != nil {
-			return err
-		}
-		if err := db.Write(context.Background(), rename); !errors.Is(err, database.ErrBusy) {
-			t.Errorf("answered %v", err)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestPostgres_connectionsAreDurableAndBounded(t *testing.T) {
 	server := databasetest.StartPostgres(t, "synchronous_commit=off")
 	db := databasetest.OpenURL(t, server.URL("postgres"), database.Options{BusyTimeout: time.Second, JobTimeout: 2 * time.Second})
@@ -325,7 +226,7 @@ func TestPostgres_closeWaitsForJobsAndRefusesLaterOnes(t *testing.T) {
 		t.Fatal(err)
 	}
 	started, release := make(chan struct{}), make(chan struct{})
-	written, closed := make(chan error, 1), make(chan error, 1)
+	written, closed := make(chan error, 1), make(chan struct{})
 	go func() {
 		written <- db.Write(context.Background(), func(ctx context.Context, tx *sql.Tx) error {
 			close(started)
@@ -334,13 +235,25 @@ func TestPostgres_closeWaitsForJobsAndRefusesLaterOnes(t *testing.T) {
 		})
 	}()
 	<-started
-	go func() { closed <- db.Close() }()
+	go func() {
+		defer close(closed)
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	for !errors.Is(db.Write(t.Context(), insert(2, "late")), database.ErrClosed) {
 	}
+	again := databasetest.OpenURL(t, address, database.Options{}) // takes a while
+	select {
+	case <-closed:
+		t.Error("closed while a job ran")
+	default:
+	}
 	close(release)
-	if err := errors.Join(<-written, <-closed); err != nil {
+	if err := <-written; err != nil {
 		t.Fatal(err)
 	}
+	<-closed
 	for name, err := range map[string]error{
 		"view": db.View(t.Context(), insert(1, "")), "migrate": db.Migrate(t.Context(), "items", schema),
 		"listen": db.Listen(t.Context(), "news", func(database.Notice) {}),
@@ -349,8 +262,30 @@ func TestPostgres_closeWaitsForJobsAndRefusesLaterOnes(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	again := databasetest.OpenURL(t, address, database.Options{})
 	if names := stored(t, again); names[0] != "accepted" {
 		t.Errorf("stored %v", names)
+	}
+}
+
+// TestPostgres_leavesAServerThatTakesNoWrites makes a connection read-only, as
+// those are that a failover left behind: one job fails, the next one connects
+// anew.
+func TestPostgres_leavesAServerThatTakesNoWrites(t *testing.T) {
+	db := databasetest.OpenURL(t, databasetest.NewPostgres(t), database.Options{Writers: 1})
+	if err := db.Migrate(t.Context(), "items", schema); err != nil {
+		t.Fatal(err)
+	}
+	err := db.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Write(t.Context(), insert(1, "refused")); !errors.Is(err, database.ErrTransient) {
+		t.Errorf("read-only: %v", err)
+	}
+	if err := db.Write(t.Context(), insert(2, "back")); err != nil {
+		t.Errorf("afterwards: %v", err)
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestDecodeBody_refuses_bodies_against_their_rules(t *testing.T) {
@@ -109,5 +111,20 @@ func TestDecodeBody_takes_what_may_be_absent(t *testing.T) {
 func TestDecodeBody_refuses_the_body_of_another_type(t *testing.T) {
 	if err := DecodeBody(examples(t)[TypeText], &Ack{}); !errors.Is(err, ErrType) {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestNackOfPartsKeepsItsRanges(t *testing.T) {
+	want := Nack{Digest: strings.Repeat("0a", 32), Reason: "parts are missing", Missing: []Range{{1, 2}, {64, 64}}}
+	m, err := New(TypeNack, alice, bob, want, now, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got Nack
+	if err := DecodeBody(m, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("body (-want +got):\n%s", diff)
 	}
 }

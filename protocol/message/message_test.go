@@ -51,7 +51,6 @@ func bodies() []Body {
 		Text{Text: "Grüße, \"quoted\" \U0001F600\n\u2028"},
 		Ack{ID: firstID},
 		Nack{ID: firstID, Reason: "three pieces missing"},
-		Nack{Digest: strings.Repeat("0a", 32), Missing: []Range{{1, 2}, {64, 64}}},
 		Error{ID: firstID, Code: "unknown_type", Detail: "no such type here"},
 		ContactCarriers{Carriers: []Carrier{{"nostr", "wss://relay.example", 1}, {"mailto", "a@b.example", 20}}},
 		AgreementPropose{Revision: `{"title":"x"}`, Signature: signature},

@@ -236,8 +236,10 @@ func (s *Server) start(remove string) error {
 		remove = "-"
 	}
 	folder := filepath.Dir(s.data)
-	args := []string{"-c", keep, remove, filepath.Join(s.bin, "postgres"), "-D", s.data, "-h", host, "-p", port,
-		"-c", "unix_socket_directories=", "-c", "max_connections=200", "-c", "shared_buffers=32MB", "-c", "max_wal_size=256MB"}
+	args := []string{
+		"-c", keep, remove, filepath.Join(s.bin, "postgres"), "-D", s.data, "-h", host, "-p", port,
+		"-c", "unix_socket_directories=", "-c", "max_connections=200", "-c", "shared_buffers=32MB", "-c", "max_wal_size=256MB",
+	}
 	for _, setting := range s.settings {
 		args = append(args, "-c", setting)
 	}
