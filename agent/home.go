@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+
+	"github.com/parleykit/parley/internal/filelock"
 )
 
 // Names inside a home folder.
@@ -72,18 +74,17 @@ var ErrLocked = errors.New("agent: the home is in use by another process")
 // lock is held on a home for as long as the process may write to it.
 type lock struct{ file *os.File }
 
-// acquire takes the lock or returns ErrLocked at once. The file stays: removing
-// it would let two processes lock two files of one name.
+// acquire takes the lock or returns ErrLocked at once.
 func acquire(home string) (*lock, error) {
 	path := filepath.Join(home, lockName)
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock file: %w", err)
 	}
-	if err := lockFile(file); err != nil {
+	if err := filelock.Try(file); err != nil {
 		holder := readHolder(file)
 		file.Close()
-		if errors.Is(err, ErrLocked) {
+		if errors.Is(err, filelock.ErrHeld) {
 			return nil, lockedBy(home, holder)
 		}
 		return nil, fmt.Errorf("locking the home: %w", err)

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/parleykit/parley/internal/filelock"
 )
 
-// lockName is the file in the data folder that the one server locks. It stays:
-// removing it would let two processes lock two files of one name.
+// lockName is the file in the data folder that the one server locks.
 const lockName = "parleyd.lock"
 
 // errDataInUse says that another process has the data folder.
@@ -24,9 +25,9 @@ func lockData(data string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("locking the data folder: %w", err)
 	}
-	if err := lockFile(file); err != nil {
+	if err := filelock.Try(file); err != nil {
 		file.Close()
-		if errors.Is(err, errDataInUse) {
+		if errors.Is(err, filelock.ErrHeld) {
 			return nil, fmt.Errorf("%w %s", errDataInUse, data)
 		}
 		return nil, fmt.Errorf("locking the data folder: %w", err)

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+
+	"github.com/parleykit/parley/internal/filelock"
 )
 
 // Purpose says what a key is for; it is the first part of the file's name.
@@ -226,7 +228,7 @@ func (d *Dir) locked(fn func() error) error {
 		return fmt.Errorf("locking key folder: %w", err)
 	}
 	defer file.Close()
-	if err := lock(file); err != nil {
+	if err := filelock.Wait(file); err != nil {
 		return fmt.Errorf("locking key folder: %w", err)
 	}
 	return fn()
