@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -74,34 +73,6 @@ func TestCommittedEventsSurviveACrashOfTheMachine(t *testing.T) {
 		time.Sleep(time.Millisecond) // lets the writers go on; nothing depends on it
 	}
 	writers.Wait()
-}
-
-func TestDeletionRecordsGoWithTheirRequestUnlessALaterOneHolds(t *testing.T) {
-	s := memoryStore(t)
-	author := worldAuthors[0]
-	request := func(n, at, expires int64, tags ...nostr.Tag) {
-		ev := &nostr.Event{
-			ID: fmt.Sprintf("%064x", n), PubKey: author, CreatedAt: nostr.Timestamp(at), Kind: kindDeletion,
-			Tags: tags, Sig: fmt.Sprintf("%0128x", 0),
-		}
-		commit(t, s, &Record{Event: ev, JSON: appendEvent(nil, ev), Expires: expires})
-	}
-	for i := range int64(20) {
-		request(i, 10, 100, nostr.Tag{"e", fmt.Sprintf("%064x", 1000+i)}, nostr.Tag{"a", fmt.Sprintf("30417:%s:%d", author, i)})
-	}
-	request(50, 20, 200, nostr.Tag{"e", fmt.Sprintf("%064x", 1000)}, nostr.Tag{"a", "30417:" + author + ":0"})
-	if _, err := s.Sweep(t.Context(), time.Unix(100, 0), 100); err != nil {
-		t.Fatal(err)
-	}
-	if got := s.keys(t); got[tableDeletedID] != 1 || got[tableDeletedAt] != 1 {
-		t.Errorf("records left: %v, want those of the later request", got)
-	}
-	if _, err := s.Sweep(t.Context(), time.Unix(200, 0), 100); err != nil {
-		t.Fatal(err)
-	}
-	if got := s.keys(t); len(got) != 1 || got[tableFormat] != 1 {
-		t.Errorf("tables left after all requests expired: %v", got)
-	}
 }
 
 func TestStoreOfAnotherFormatIsRefused(t *testing.T) {

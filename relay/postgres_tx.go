@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/nbd-wtf/go-nostr"
@@ -198,40 +197,4 @@ func orNull(b []byte) []byte {
 		return nil
 	}
 	return b
-}
-
-const expiredSQL = `SELECT id, recipient, address FROM relay_events WHERE expires <= $1 ORDER BY expires, id LIMIT $2`
-
-// sweepFrom removes expired events in the open transaction.
-func sweepFrom(ctx context.Context, tx pgx.Tx, now time.Time, limit int) (int, error) {
-	var ids, recipients [][]byte
-	words := map[string]struct{}{}
-	rows, err := tx.Query(ctx, expiredSQL, now.Unix(), limit)
-	if err != nil {
-		return 0, fmt.Errorf("reading expirations: %w", err)
-	}
-	var id, recipient, address []byte
-	_, err = pgx.ForEachRow(rows, []any{&id, &recipient, &address}, func() error {
-		ids = append(ids, slices.Clone(id))
-		for _, w := range [][]byte{id, recipient, address} {
-			if len(w) > 0 {
-				words[string(w)] = struct{}{}
-			}
-		}
-		if len(recipient) > 0 {
-			recipients = append(recipients, slices.Clone(recipient))
-		}
-		return nil
-	})
-	if err != nil || len(ids) == 0 {
-		return 0, err
-	}
-	batch := &pgx.Batch{}
-	lockWords(batch, words)
-	removed := 0
-	batch.Queue(removeSQL, ids).QueryRow(func(row pgx.Row) error { return row.Scan(&removed) })
-	if len(recipients) > 0 {
-		batch.Queue(forgetSQL, recipients)
-	}
-	return removed, tx.SendBatch(ctx, batch).Close()
 }

@@ -75,6 +75,54 @@ func leftovers(t *testing.T, s Store) (n int) {
 	return n
 }
 
+// tombstones counts what the store remembers of deletion requests.
+func tombstones(t *testing.T, s Store) (n int) {
+	t.Helper()
+	switch s := s.(type) {
+	case *pebbleStore:
+		keys := s.keys(t)
+		n = keys[tableDeletedAt] + keys[tableDeletedID]
+	case *postgresStore:
+		if err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM relay_tombstones`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n
+}
+
+func TestDeletionRecordsGoWithTheirRequestUnlessALaterOneHolds(t *testing.T) {
+	eachStore(t, func(t *testing.T, open func(testing.TB) Store) {
+		s := open(t)
+		author := worldAuthors[0]
+		request := func(n, at, expires int64, tags ...nostr.Tag) {
+			ev := &nostr.Event{
+				ID: fmt.Sprintf("%064x", n), PubKey: author, CreatedAt: nostr.Timestamp(at), Kind: kindDeletion,
+				Tags: tags, Sig: fmt.Sprintf("%0128x", 0),
+			}
+			commit(t, s, &Record{Event: ev, JSON: appendEvent(nil, ev), Expires: expires})
+		}
+		for i := range int64(20) {
+			request(i, 10, 100, nostr.Tag{"e", fmt.Sprintf("%064x", 1000+i)}, nostr.Tag{"a", fmt.Sprintf("30417:%s:%d", author, i)})
+		}
+		request(50, 20, 200, nostr.Tag{"e", fmt.Sprintf("%064x", 1000)}, nostr.Tag{"a", "30417:" + author + ":0"})
+		if got := tombstones(t, s); got != 40 {
+			t.Errorf("%d records of 20 requests, want 40", got)
+		}
+		if _, err := s.Sweep(t.Context(), time.Unix(100, 0), 100); err != nil {
+			t.Fatal(err)
+		}
+		if got := tombstones(t, s); got != 2 {
+			t.Errorf("%d records left, want the 2 of the later request", got)
+		}
+		if _, err := s.Sweep(t.Context(), time.Unix(200, 0), 100); err != nil {
+			t.Fatal(err)
+		}
+		if got := tombstones(t, s) + leftovers(t, s); got != 0 {
+			t.Errorf("%d rows left after all requests expired", got)
+		}
+	})
+}
+
 func TestRemovedEventsLeaveNothingBehind(t *testing.T) {
 	eachStore(t, func(t *testing.T, open func(testing.TB) Store) {
 		s := open(t)
