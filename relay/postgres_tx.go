@@ -60,8 +60,7 @@ func commitTo(ctx context.Context, tx pgx.Tx, records []*Record, quota int, clai
 }
 
 const (
-	wordSize = 1 + tagHashSize // of a row in relay_tags
-
+	// A word, of a row in relay_tags, is 17 bytes: the letter and 16 of the hash.
 	removeSQL = `WITH gone AS (
 			DELETE FROM relay_events WHERE id = ANY($1::bytea[]) RETURNING id, age, words, recipient
 		), untagged AS (
