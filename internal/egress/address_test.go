@@ -74,7 +74,7 @@ func TestParseAllow_refusesTheRest(t *testing.T) {
 }
 
 func FuzzParseAllow(f *testing.F) {
-	for _, seed := range []string{"10.0.0.0/8", "[::1]:80", "a.b:1", "::ffff:1.2.3.4"} {
+	for _, seed := range []string{"10.0.0.0/8", "[::1]:80", "a.b:1", "::ffff:1.2.3.4", "0.0.0.0.", "[::1.]:80"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -33,11 +33,11 @@ func ParseAllow(text string) (Allow, error) {
 	if err != nil {
 		return Allow{}, err
 	}
+	host = canonicalHost(host)
 	if addr, err := netip.ParseAddr(host); err == nil && addr.Zone() == "" {
 		addr = addr.Unmap()
 		return Allow{prefix: netip.PrefixFrom(addr, addr.BitLen()), port: port}, nil
 	}
-	host = canonicalHost(host)
 	if len(host) > 253 || !hostPattern.MatchString(host) {
 		return Allow{}, fmt.Errorf("egress: %.60q is neither an address, a network nor a host name", text)
 	}
