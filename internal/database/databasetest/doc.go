@@ -6,6 +6,4 @@
 // package postgresql: one server for each test binary, on a free loopback port
 // with a temporary folder, stopped when the test binary ends in whatever way.
 // Where it is not installed the tests that need it are skipped.
-//
-// Proxy stands between a client and its server and breaks their connections.
 package databasetest
