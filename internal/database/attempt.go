@@ -111,7 +111,7 @@ func (p *postgres) attempt(outer, inner context.Context, fn Func) (err error) {
 	defer tx.Rollback()
 	inner, stop := context.WithTimeout(inner, p.opts.JobTimeout)
 	defer stop()
-	if err := guarded(func() error { return fn(p.marked(inner, new(outlet)), tx) }); err != nil {
+	if err := recovered(func() error { return fn(p.marked(inner, new(outlet)), tx) }); err != nil {
 		return err
 	}
 	if err := inner.Err(); err != nil {

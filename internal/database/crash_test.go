@@ -23,6 +23,10 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(crashPath); path != "" {
 		writeForever(path)
 	}
+	if path := os.Getenv(diskPath); path != "" {
+		writeOnDisk(path)
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
 }
 

@@ -7,12 +7,14 @@
 // and on PostgreSQL synchronous_commit is never off.
 //
 // Write is for many small jobs. On SQLite the jobs of concurrent callers share
-// one transaction, a SAVEPOINT each, and are answered after its commit; on
-// PostgreSQL each has its own and the server groups the commits. Tx runs a job
-// in a transaction of its own, BEGIN IMMEDIATE on SQLite. On PostgreSQL both
-// are SERIALIZABLE. View reads one snapshot and never waits for a writer.
-// Migrate runs a service's goose migrations under a version table of its own.
-// Notify and Listen tell other processes that something was committed.
+// one transaction and are answered after its commit; when one fails, all are
+// undone and run again, now with a SAVEPOINT each. On PostgreSQL each has its
+// own transaction, the server groups the commits, and a job runs in its
+// caller's goroutine. Tx runs a job in a transaction of its own, BEGIN IMMEDIATE
+// on SQLite. On PostgreSQL both are SERIALIZABLE. View reads one snapshot and
+// never waits for a writer. Migrate runs a service's goose migrations under a
+// version table of its own. Notify and Listen tell other processes that
+// something was committed.
 //
 // Rules for a job: it has no effect outside its transaction, and a variable
 // outside that it sets is set anew in each run, since it may be run again; a

@@ -48,6 +48,19 @@ func Pragma(ctx context.Context, db *DB, name string) ([]string, error) {
 	return values, nil
 }
 
+// MaxStatements is how many statements a connection keeps prepared.
+const MaxStatements = maxStatements
+
+// Kept is how many statements the writer connection keeps prepared.
+func Kept(ctx context.Context, db *DB) (n int, err error) {
+	conn, err := db.backend.(*sqlite).writer.Conn(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	return n, conn.Raw(func(raw any) error { n = len(raw.(*sqliteConn).kept); return nil })
+}
+
 // Connected tells whether notices of other processes arrive.
 func Connected(db *DB) bool {
 	db.hub.mu.Lock()

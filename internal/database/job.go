@@ -85,18 +85,19 @@ func (s *sqlite) enqueue(j *job) error {
 func guarded(fn func() error) error {
 	result := make(chan error, 1)
 	go func() {
-		finished := false
-		var err error
-		defer func() {
-			if value := recover(); value != nil {
-				err = fmt.Errorf("%w: %v\n%s", ErrPanic, value, debug.Stack())
-			} else if !finished {
-				err = fmt.Errorf("%w: its goroutine ended", ErrPanic)
-			}
-			result <- err
-		}()
-		err = fn()
-		finished = true
+		err := fmt.Errorf("%w: its goroutine ended", ErrPanic)
+		defer func() { result <- err }()
+		err = recovered(fn)
 	}()
 	return <-result
+}
+
+// recovered runs fn so that a panic becomes an error.
+func recovered(fn func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("%w: %v\n%s", ErrPanic, value, debug.Stack())
+		}
+	}()
+	return fn()
 }

@@ -39,7 +39,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.0001, 3, 10), NativeHistogramBucketFactor: 1.1,
 		}),
 		reruns: factory.NewCounter(prometheus.CounterOpts{
-			Name: "parley_database_batch_reruns_total", Help: "Batches run again job by job.",
+			Name: "parley_database_batch_reruns_total", Help: "Batches undone and run again, with savepoints or job by job.",
 		}),
 		retries: factory.NewCounter(prometheus.CounterOpts{
 			Name: "parley_database_job_retries_total", Help: "Runs of jobs undone because others got in their way, and tried again.",

@@ -14,6 +14,7 @@ import (
 
 	"github.com/parleykit/parley/internal/database"
 	"github.com/parleykit/parley/internal/database/databasetest"
+	"github.com/parleykit/parley/internal/networktest"
 )
 
 // news listens on the channel "news" and returns what it hears, once it
@@ -146,7 +147,7 @@ func TestListen_saysThatItMayHaveMissedSome(t *testing.T) {
 	if err := writer.Migrate(t.Context(), "items", schema); err != nil {
 		t.Fatal(err)
 	}
-	proxy := databasetest.NewProxy(t, u.Host)
+	proxy := networktest.NewProxy(t, u.Host)
 	u.Host = proxy.Addr()
 	heard := news(t, databasetest.OpenURL(t, u.String(), database.Options{Heartbeat: 200 * time.Millisecond}))
 	id := 0

@@ -17,17 +17,18 @@ import (
 
 	"github.com/parleykit/parley/internal/database"
 	"github.com/parleykit/parley/internal/database/databasetest"
+	"github.com/parleykit/parley/internal/networktest"
 )
 
 // throughProxy opens a new database through a proxy.
-func throughProxy(t *testing.T, opts database.Options) (*database.DB, *databasetest.Proxy) {
+func throughProxy(t *testing.T, opts database.Options) (*database.DB, *networktest.Proxy) {
 	t.Helper()
 	address := databasetest.NewPostgres(t)
 	u, err := url.Parse(address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := databasetest.NewProxy(t, u.Host)
+	proxy := networktest.NewProxy(t, u.Host)
 	u.Host = proxy.Addr()
 	db := databasetest.OpenURL(t, u.String(), opts)
 	if err := db.Migrate(t.Context(), "items", schema); err != nil {

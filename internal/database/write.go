@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"time"
 )
 
@@ -55,10 +57,14 @@ func (s *sqlite) work() {
 	}
 }
 
-// collect adds the jobs that wait already, without waiting for more. The
+// collect adds the jobs that wait already, and those of goroutines that only
+// wait for the processor: callers of the last batch come back together. The
 // second result is a job that must run after the batch.
 func (s *sqlite) collect(first *job) ([]*job, *job) {
 	batch := []*job{first}
+	for range 2 { // the second time for those who were still being woken
+		runtime.Gosched()
+	}
 	for len(batch) < s.opts.MaxBatch {
 		select {
 		case next, open := <-s.jobs:
@@ -125,11 +131,17 @@ func (s *sqlite) commit(tx *sql.Tx) error {
 	return nil
 }
 
-// errBatch marks trouble of the whole batch, not of one job.
-var errBatch = errors.New("database: batch failed")
+// Trouble of a batch, not of one job's caller.
+var (
+	errBatch = errors.New("database: batch failed")
+	errJob   = errors.New("database: job of a batch failed")
+)
 
-// runBatch answers every job of the batch. When the shared transaction fails,
-// the jobs run again one by one, unless the disk is at fault.
+// runBatch answers every job of the batch. When one of them fails, all are
+// undone and run again, each in a savepoint; savepoints from the start would
+// cost more than most jobs do. They stay for as long as jobs fail. When the
+// shared transaction itself fails, the jobs run again one by one, unless the
+// disk is at fault.
 func (s *sqlite) runBatch(batch []*job) {
 	begunJobs := batch[:0]
 	for _, j := range batch {
@@ -147,11 +159,17 @@ func (s *sqlite) runBatch(batch []*job) {
 		return
 	}
 	outcomes, err := s.tryBatch(batch)
+	if errors.Is(err, errJob) {
+		s.metrics.reruns.Inc()
+		s.savepoints = true
+		outcomes, err = s.tryBatch(batch)
+	}
 	switch {
 	case err == nil:
 		for i, j := range batch {
 			s.answer(j, outcomes[i])
 		}
+		s.savepoints = s.savepoints && slices.ContainsFunc(outcomes, func(err error) bool { return err != nil })
 	case errors.Is(classify(err), ErrTransient) || errors.Is(classify(err), ErrBusy):
 		for _, j := range batch {
 			s.answer(j, err)
@@ -179,10 +197,13 @@ func (s *sqlite) tryBatch(batch []*job) ([]error, error) {
 	}
 	defer tx.Rollback()
 	outcomes, outlets := make([]error, len(batch)), make([]outlet, len(batch))
-	for i, j := range batch {
-		if outcomes[i] = s.runSavepoint(tx, j, &outlets[i]); errors.Is(outcomes[i], errBatch) {
-			return nil, outcomes[i]
-		}
+	if s.savepoints {
+		err = s.runApart(tx, batch, outcomes, outlets)
+	} else {
+		err = s.runTogether(tx, batch, outlets)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if err := s.commit(tx); err != nil {
 		return nil, err
@@ -195,11 +216,40 @@ func (s *sqlite) tryBatch(batch []*job) ([]error, error) {
 	return outcomes, nil
 }
 
-// runSavepoint runs one job between SAVEPOINT and RELEASE. The job's context
-// does not end with its caller's: an interrupted statement would undo the
-// whole batch.
+// runTogether runs the jobs one after the other, up to the first that fails.
+func (s *sqlite) runTogether(tx *sql.Tx, batch []*job, outlets []outlet) error {
+	err := guarded(func() error {
+		for i, j := range batch {
+			if err := j.fn(s.inBatch(j, &outlets[i]), tx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", errJob, err)
+	}
+	return nil
+}
+
+// runApart runs each job between SAVEPOINT and RELEASE.
+func (s *sqlite) runApart(tx *sql.Tx, batch []*job, outcomes []error, outlets []outlet) error {
+	for i, j := range batch {
+		if outcomes[i] = s.runSavepoint(tx, j, &outlets[i]); errors.Is(outcomes[i], errBatch) {
+			return outcomes[i]
+		}
+	}
+	return nil
+}
+
+// inBatch is the context of a job that shares its transaction. It does not end
+// with its caller's: an interrupted statement would undo the whole batch.
+func (s *sqlite) inBatch(j *job, o *outlet) context.Context {
+	return s.marked(context.WithoutCancel(j.ctx), o)
+}
+
 func (s *sqlite) runSavepoint(tx *sql.Tx, j *job, o *outlet) error {
-	ctx := s.marked(context.WithoutCancel(j.ctx), o)
+	ctx := s.inBatch(j, o)
 	if _, err := tx.ExecContext(ctx, "SAVEPOINT job"); err != nil {
 		return fmt.Errorf("%w: opening savepoint: %w", errBatch, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -45,7 +46,9 @@ func batch(t testing.TB, db *database.DB, jobs ...database.Func) []error {
 	if db.Path() == "" {
 		outcomes := make([]error, len(jobs))
 		for i, job := range jobs {
-			outcomes[i] = db.Write(context.Background(), job)
+			var wait sync.WaitGroup // a job may end its goroutine
+			wait.Go(func() { outcomes[i] = db.Write(context.Background(), job) })
+			wait.Wait()
 		}
 		return outcomes
 	}
@@ -68,8 +71,8 @@ func batch(t testing.TB, db *database.DB, jobs ...database.Func) []error {
 func TestWrite_undoesTheFailedJobAlone(t *testing.T) {
 	each(t, func(t *testing.T, db *database.DB) {
 		refusal := errors.New("refused")
-		fatal := func(ctx context.Context, tx *sql.Tx) error {
-			if err := insert(4, "fatal")(ctx, tx); err != nil {
+		ending := func(ctx context.Context, tx *sql.Tx) error {
+			if err := insert(4, "ended")(ctx, tx); err != nil {
 				return err
 			}
 			new(testing.T).FailNow() // ends the goroutine, as t.Fatal does
@@ -84,22 +87,47 @@ func TestWrite_undoesTheFailedJobAlone(t *testing.T) {
 				}
 				panic("job")
 			},
-			fatal,
 			insert(5, "first"), // breaks the unique name
 			insert(6, "last"),
+			ending,
 		)
-		for i, want := range []error{nil, refusal, database.ErrPanic, database.ErrPanic, database.ErrUnique, nil} {
+		for i, want := range []error{nil, refusal, database.ErrPanic, database.ErrUnique, nil} {
 			if !errors.Is(outcomes[i], want) {
 				t.Errorf("job %d: %v, want %v", i+1, outcomes[i], want)
 			}
 		}
+		if db.Path() != "" && !errors.Is(outcomes[5], database.ErrPanic) { // on PostgreSQL it ended its caller
+			t.Errorf("the job that ended its goroutine: %v", outcomes[5])
+		}
 		if diff := cmp.Diff([]string{"first", "last"}, stored(t, db)); diff != "" {
 			t.Error(diff)
 		}
-		if n := database.Reruns(db); n != 0 {
-			t.Errorf("%v batches ran again", n)
-		}
 	})
+}
+
+func TestWrite_runsABatchTwiceForTheFirstFailureOnly(t *testing.T) {
+	db := open(t)
+	id, refusal := 0, errors.New("refused")
+	for i, c := range []struct {
+		failing bool
+		reruns  float64
+	}{{false, 0}, {true, 1}, {true, 1}, {false, 1}, {true, 2}} {
+		id += 2
+		first, second := insert(id, strconv.Itoa(id)), insert(id+1, strconv.Itoa(id+1))
+		if c.failing {
+			second = func(context.Context, *sql.Tx) error { return refusal }
+		}
+		outcomes := batch(t, db, first, second)
+		if outcomes[0] != nil || errors.Is(outcomes[1], refusal) != c.failing {
+			t.Errorf("batch %d: %v", i+1, outcomes)
+		}
+		if n := database.Reruns(db); n != c.reruns {
+			t.Errorf("after batch %d %v batches had run again, want %v", i+1, n, c.reruns)
+		}
+	}
+	if n := len(stored(t, db)); n != 7 {
+		t.Errorf("%d rows, want 7", n)
+	}
 }
 
 func TestWrite_runsAFailedBatchAgainJobByJob(t *testing.T) {
