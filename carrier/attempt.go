@@ -52,7 +52,7 @@ type target struct {
 // attempt tries a claimed message at every address that is due, and stores how
 // it went. A crash between the two only sends the same bytes again.
 func (e *Engine) attempt(ctx context.Context, seq int64) {
-	defer e.unclaim(seq)
+	defer e.unclaim(ctx, seq)
 	a, err := e.loadAttempt(ctx, seq)
 	if err == nil && a != nil {
 		if e.now().Before(a.expiresAt) {
@@ -66,6 +66,7 @@ func (e *Engine) attempt(ctx context.Context, seq int64) {
 	if err != nil && ctx.Err() == nil {
 		e.logger.ErrorContext(ctx, "sending a message", "outbox_seq", seq, "err", err)
 		sleep(ctx, storagePause)
+		e.endLeases(ctx, map[int64]int64{seq: e.claimed()[seq]}) // the next try need not wait for it
 	}
 }
 

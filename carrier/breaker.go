@@ -18,6 +18,7 @@ type endpoints struct {
 	backoff   Backoff
 	threshold int
 	patience  time.Duration              // longest wait for the outcome of a probe
+	longest   time.Duration              // of any rest
 	changed   func(scheme string, n int) // told how many circuits a scheme has opened (1) or closed (-1)
 	mu        sync.Mutex
 	known     map[endpoint]trouble
@@ -34,7 +35,7 @@ type trouble struct {
 
 func newEndpoints(o *Options, changed func(scheme string, n int)) *endpoints {
 	return &endpoints{
-		backoff: o.Retry, threshold: o.BreakAfter, patience: o.SendTimeout, changed: changed,
+		backoff: o.Retry, threshold: o.BreakAfter, patience: o.SendTimeout, longest: o.longestPause(), changed: changed,
 		known: make(map[endpoint]trouble),
 	}
 }
@@ -47,7 +48,7 @@ func (s *endpoints) enter(to Address, now time.Time) time.Time {
 	defer s.mu.Unlock()
 	key := endpoint{to.Scheme, to.Address}
 	t, inTrouble := s.known[key]
-	if t.until.After(now) {
+	if t.until.After(now) && !t.until.After(now.Add(s.longest)) { // beyond that it was noted by a clock that was ahead
 		return t.until
 	}
 	if inTrouble && t.open {

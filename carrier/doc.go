@@ -6,8 +6,12 @@
 // At least once on the wire, processed once: a wrap is sealed once and its
 // bytes are sent again until the recipient acknowledges them; what arrives is
 // told apart by wrap id and by (sender, message id). Frames of docs/spec/frame.md
-// for carriers with small limits. Not implemented: several processes on one
-// outbox.
+// for carriers with small limits.
+//
+// Several processes of one agent may run an Engine each on one PostgreSQL. All
+// receive and process; a message is sent by the one that has leased it, and by
+// another when that fell silent for half a minute, so clocks may differ by some
+// seconds. Circuits, metrics and the changes of Subscribe are each process's own.
 //
 // Trust: whoever knows the agent's key can send it wraps, and every carrier
 // may lose, repeat, delay, reorder and invent them. A wrap leaves no row

@@ -2,12 +2,14 @@ package carrier
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"embed"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -46,6 +48,11 @@ type Options struct {
 	// box, still without an ack, within the bounds of the request box for each
 	// day. It decides on what in holds alone. nil takes nothing.
 	Stranger func(ctx context.Context, in *Incoming) bool
+
+	// Instance names this process among several on one PostgreSQL, the same in
+	// every life: what it was sending when it died is due as soon as it runs
+	// again. Empty is for a process that is the only one.
+	Instance string
 
 	Now        func() time.Time      // nil is time.Now
 	Logger     *slog.Logger          // nil discards
@@ -152,8 +159,13 @@ type Engine struct {
 	wakeOut   chan struct{} // the outbox has work
 	wakeIn    chan struct{} // the inbox has work
 
+	shared     bool   // the database may have other processes
+	self       string // marks the own notices to them
+	announcing atomic.Bool
+	pollPeriod time.Duration // longest time to notice what another process left behind
+
 	sendMu   sync.Mutex
-	inFlight map[int64]bool // outbox rows being sent
+	inFlight map[int64]int64 // outbox rows being sent, with the end of the lease on a shared database
 }
 
 // New prepares an Engine and its tables. It connects to nothing.
@@ -167,7 +179,8 @@ func New(ctx context.Context, opts Options) (*Engine, error) {
 		carriers: make(map[string]Carrier), logger: opts.Logger.With("component", "carrier"), now: opts.Now,
 		changes: newBroadcast(),
 		wakeOut: make(chan struct{}, 1), wakeIn: make(chan struct{}, 1),
-		inFlight: make(map[int64]bool),
+		inFlight: make(map[int64]int64),
+		shared:   opts.DB.Path() == "", self: rand.Text(), pollPeriod: 5 * time.Second,
 	}
 	var schemes []string
 	for _, c := range opts.Carriers {
@@ -195,11 +208,18 @@ func (e *Engine) Run(ctx context.Context) error {
 		return ErrRunning
 	}
 	defer e.running.Unlock()
+	if err := e.listen(ctx); err != nil {
+		return fmt.Errorf("carrier: %w", err)
+	}
+	if err := e.takeBack(ctx); err != nil && ctx.Err() == nil {
+		e.logger.WarnContext(ctx, "leases of an earlier life stay until they run out", "err", err)
+	}
 	var group sync.WaitGroup
 	for _, c := range e.opts.Carriers {
 		group.Go(func() { e.receiveLoop(ctx, c) })
 	}
 	group.Go(func() { e.dispatchLoop(ctx) })
+	group.Go(func() { e.renewLoop(ctx) })
 	group.Go(func() { e.processLoop(ctx) })
 	group.Go(func() { e.nackLoop(ctx) })
 	group.Go(func() { e.purgeLoop(ctx) })
@@ -246,14 +266,20 @@ func wake(loop chan struct{}) {
 	}
 }
 
-// Wake makes Run look at the outbox now. Call it after the commit of a
-// transaction in which SendTx was used; without it the message leaves with the
-// next one.
-func (e *Engine) Wake() { wake(e.wakeOut) }
+// Wake makes Run look at the outbox now, here and in every process of the
+// database. Call it after the commit of a transaction in which SendTx was used;
+// without it the message leaves with the next one.
+func (e *Engine) Wake() {
+	wake(e.wakeOut)
+	e.announce()
+}
 
 // waitFor blocks until the loop is woken, the time has come or ctx ends. A zero
-// time is never.
+// time is never, but on a shared database others may leave work behind.
 func (e *Engine) waitFor(ctx context.Context, loop chan struct{}, at time.Time) {
+	if poll := e.now().Add(e.pollPeriod); e.shared && (at.IsZero() || at.After(poll)) {
+		at = poll
+	}
 	var due <-chan time.Time
 	if !at.IsZero() {
 		timer := time.NewTimer(max(0, at.Sub(e.now())))

@@ -13,8 +13,9 @@ import (
 )
 
 // keepAfterExpiry is how long the keys of a received message outlive it, so
-// that no late copy is taken for a new message.
-const keepAfterExpiry = 24 * time.Hour
+// that no late copy is taken for a new message, nor any copy after a clock was
+// two days ahead.
+const keepAfterExpiry = 72 * time.Hour
 
 // Incoming is one received message: verified, stored, not yet processed.
 type Incoming struct {
@@ -85,6 +86,8 @@ func (e *Engine) receive(ctx context.Context, scheme string, wrap []byte, next C
 		return saveCursor(ctx, tx, scheme, next)
 	})
 	if err != nil {
+		wake(e.wakeIn) // it may be stored although its commit was not answered
+		wake(e.wakeOut)
 		return "", err
 	}
 	e.changes.send(got.changes...)
@@ -269,7 +272,7 @@ func setInbox(ctx context.Context, tx *sql.Tx, seq int64, state State, reason st
 	return err
 }
 
-// keepWraps remembers the wraps of a message until a day after its expiry.
+// keepWraps remembers the wraps of a message until three days after its expiry.
 func keepWraps(ctx context.Context, tx *sql.Tx, in *arrival) error {
 	until := in.Message.ExpiresAt.Add(keepAfterExpiry + time.Hour).Unix() // a wrap's own expiration is rounded up to the hour
 	for _, id := range in.wraps {

@@ -226,14 +226,14 @@ func TestHandleFailsForGoodOrIsTriedAgain(t *testing.T) {
 	})
 }
 
-func TestKeysOfAMessageLiveUntilADayAfterItsExpiry(t *testing.T) {
+func TestKeysOfAMessageLiveUntilThreeDaysAfterItsExpiry(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		alice, bob := w.add("alice").start(), w.add("bob").start()
 		bob.knows(alice)
 		alice.text(bob, "hello")
-		pass(24*time.Hour + 50*time.Minute)
+		pass(72*time.Hour + 50*time.Minute)
 		if inbox, wraps := bob.count("carrier_inbox"), bob.count("carrier_wraps"); inbox != 1 || wraps != 1 {
-			t.Errorf("before the day is over: %d messages, %d wraps", inbox, wraps)
+			t.Errorf("before the days are over: %d messages, %d wraps", inbox, wraps)
 		}
 		pass(2 * time.Hour)
 		for _, table := range []string{"carrier_inbox", "carrier_wraps", "carrier_outbox", "carrier_outbox_wraps", "carrier_deliveries"} {

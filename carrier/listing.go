@@ -36,7 +36,7 @@ var (
 )
 
 // Message is one row of the inbox, which holds the request box too. It is kept
-// until a day after the message's expiry.
+// until three days after the message's expiry.
 type Message struct {
 	Seq        int64            `json:"seq"`    // grows with arrival
 	Sender     string           `json:"sender"` // hex

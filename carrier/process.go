@@ -17,6 +17,7 @@ func (e *Engine) processLoop(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			e.logger.WarnContext(ctx, "processing the inbox", "err", err)
 			next = e.now().Add(storagePause)
+			wake(e.wakeOut) // what Handle sent may be stored although its commit was not answered
 		}
 		e.waitFor(ctx, e.wakeIn, next)
 	}
@@ -26,25 +27,29 @@ func (e *Engine) processLoop(ctx context.Context) {
 // a thread of seq, and returns when the next one is; zero when none waits.
 func (e *Engine) process(ctx context.Context) (next time.Time, err error) {
 	for {
-		seq, next, err := e.nextPending(ctx)
+		seq, tries, next, err := e.nextPending(ctx)
 		if err != nil || seq == 0 {
 			return next, err
 		}
-		if err := e.handle(ctx, seq); err != nil {
+		if err := e.handle(ctx, seq, tries); err != nil {
 			return time.Time{}, err
 		}
 	}
 }
 
-// nextPending finds the message that arrived first of those that are due, or
-// else the time when one will be. seq is 0 when none is due.
-func (e *Engine) nextPending(ctx context.Context) (seq int64, next time.Time, err error) {
+// nextPending finds the message that arrived first of those that are due, with
+// the number of its tries so far, or else the time when one will be. seq is 0
+// when none is due.
+func (e *Engine) nextPending(ctx context.Context) (seq int64, tries int, next time.Time, err error) {
 	now := e.now().UnixMilli()
 	err = e.db.View(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		err := tx.QueryRowContext(ctx, `SELECT seq FROM carrier_inbox WHERE state = 'pending' AND due_ms <= $1
 			ORDER BY seq LIMIT 1`, now).Scan(&seq)
 		if err == nil {
 			seq, err = before(ctx, tx, seq)
+		}
+		if err == nil {
+			return tx.QueryRowContext(ctx, "SELECT attempts FROM carrier_inbox WHERE seq = $1", seq).Scan(&tries)
 		}
 		if !errors.Is(err, sql.ErrNoRows) {
 			return err
@@ -54,7 +59,7 @@ func (e *Engine) nextPending(ctx context.Context) (seq int64, next time.Time, er
 		next = milliTime(ms.Int64)
 		return err
 	})
-	return seq, next, err
+	return seq, tries, next, err
 }
 
 // errRefused carries an error of Handle through the transaction it undoes.
@@ -64,17 +69,17 @@ func (e *errRefused) Error() string { return e.err.Error() }
 func (e *errRefused) Unwrap() error { return e.err }
 
 // handle runs Handle and marks the row, in one transaction. Whoever comes
-// second finds it marked.
-func (e *Engine) handle(ctx context.Context, seq int64) error {
+// second waits at the row and finds it marked.
+func (e *Engine) handle(ctx context.Context, seq int64, tries int) error {
 	var in *Incoming
 	var state State
 	err := e.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-		if in, err = pendingRow(ctx, tx, seq); in == nil || err != nil {
+		if in, err = e.pendingRow(ctx, tx, seq); in == nil || err != nil {
 			return err
 		}
 		if !e.now().Before(in.Message.ExpiresAt.Time) {
 			state = StateFailed
-			return errors.Join(setInbox(ctx, tx, seq, StateFailed, "expired before it was processed"), releaseNext(ctx, tx, in))
+			return errors.Join(setInbox(ctx, tx, seq, StateFailed, expiredUnprocessed), releaseNext(ctx, tx, in))
 		}
 		if e.opts.Handle != nil {
 			if err := e.opts.Handle(ctx, tx, in); err != nil {
@@ -87,11 +92,11 @@ func (e *Engine) handle(ctx context.Context, seq int64) error {
 	var refused *errRefused
 	switch {
 	case errors.As(err, &refused) && ctx.Err() == nil && !isStorage(err):
-		return e.refuse(ctx, in, refused.err)
+		return e.refuse(ctx, in, tries, refused.err)
 	case err != nil:
 		if in != nil && errors.Is(err, database.ErrPanic) {
 			e.logger.ErrorContext(ctx, "handler panicked", "message_id", in.Message.ID, "err", err)
-			return e.refuse(ctx, in, fmt.Errorf("%w: the handler panicked", ErrPermanent))
+			return e.refuse(ctx, in, tries, fmt.Errorf("%w: the handler panicked", ErrPermanent))
 		}
 		return err
 	case in == nil:
@@ -106,26 +111,28 @@ func isStorage(err error) bool {
 	return errors.Is(err, database.ErrBusy) || errors.Is(err, database.ErrTransient) || errors.Is(err, database.ErrClosed)
 }
 
-// refuse notes an error of Handle: the end of the message, or another try.
-func (e *Engine) refuse(ctx context.Context, in *Incoming, cause error) error {
+// refuse notes an error of Handle: the end of the message, or another try. When
+// another process was faster, its word stands.
+func (e *Engine) refuse(ctx context.Context, in *Incoming, tries int, cause error) error {
 	state := StatePending
 	if errors.Is(cause, ErrPermanent) {
 		state = StateFailed
 	}
+	due := earlier(e.now().Add(e.opts.Retry.Delay(tries)), in.Message.ExpiresAt.Time)
+	var noted bool
 	err := e.db.Write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		var attempts int
-		if err := tx.QueryRowContext(ctx, "SELECT attempts FROM carrier_inbox WHERE seq = $1", in.Seq).Scan(&attempts); err != nil {
+		result, err := tx.ExecContext(ctx, `UPDATE carrier_inbox SET state = $1, reason = $2, attempts = attempts + 1, due_ms = $3
+			WHERE seq = $4 AND state = 'pending' AND attempts = $5`, state, shorten(cause.Error()), due.UnixMilli(), in.Seq, tries)
+		if err != nil {
 			return err
 		}
-		due := earlier(e.now().Add(e.opts.Retry.Delay(attempts)), in.Message.ExpiresAt.Time)
-		_, err := tx.ExecContext(ctx, `UPDATE carrier_inbox SET state = $1, reason = $2, attempts = attempts + 1, due_ms = $3
-			WHERE seq = $4 AND state = 'pending'`, state, shorten(cause.Error()), due.UnixMilli(), in.Seq)
-		if err != nil || state != StateFailed {
+		n, err := result.RowsAffected()
+		if noted = n > 0; err != nil || !noted || state != StateFailed {
 			return err
 		}
 		return releaseNext(ctx, tx, in)
 	})
-	if err != nil {
+	if err != nil || !noted {
 		return err
 	}
 	e.logger.WarnContext(ctx, "message not processed", "message_id", in.Message.ID, "type", in.Message.Type, "state", state, "err", cause)
@@ -141,8 +148,8 @@ func (e *Engine) settled(in *Incoming, state State) {
 	wake(e.wakeOut) // for what Handle sent
 }
 
-func pendingRow(ctx context.Context, tx *sql.Tx, seq int64) (*Incoming, error) {
-	rows, err := tx.QueryContext(ctx, incomingColumns+" WHERE seq = $1 AND state = 'pending'", seq)
+func (e *Engine) pendingRow(ctx context.Context, tx *sql.Tx, seq int64) (*Incoming, error) {
+	rows, err := tx.QueryContext(ctx, incomingColumns+" WHERE seq = $1 AND state = 'pending'"+e.db.ForUpdate(), seq)
 	if err != nil {
 		return nil, err
 	}

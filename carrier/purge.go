@@ -18,11 +18,14 @@ func (e *Engine) purgeLoop(ctx context.Context) {
 	}
 }
 
-// purge deletes every row whose time is over.
+// purge deletes every row whose time is over, and mends what a wrong clock did.
 func (e *Engine) purge(ctx context.Context) error {
 	var parts, frames int64
 	err := e.db.Write(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
 		now := e.now()
+		if err := e.rectify(ctx, tx, now); err != nil {
+			return err
+		}
 		if parts, err = e.expireParts(ctx, tx, now); err != nil {
 			return err
 		}
@@ -40,6 +43,8 @@ func (e *Engine) purge(ctx context.Context) error {
 		return nil
 	})
 	if err == nil {
+		wake(e.wakeIn)
+		wake(e.wakeOut)
 		e.metrics.partsExpired.Add(float64(parts))
 		e.metrics.framesDropped.WithLabelValues(droppedExpired).Add(float64(frames))
 	}

@@ -2,7 +2,6 @@ package nostr_test
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -17,19 +16,36 @@ import (
 	"github.com/parleykit/parley/relay/relaytest"
 )
 
-// counted tells when a number of wraps were taken.
-type counted struct {
+// gate lets a number of wraps through at a time, and tells when they were
+// taken.
+type gate struct {
 	*nostr.Carrier
-	left atomic.Int64
-	done chan struct{}
+	open, taken chan struct{}
 }
 
-func (c *counted) Send(ctx context.Context, to carrier.Address, wrap []byte) error {
-	err := c.Carrier.Send(ctx, to, wrap)
-	if err == nil && c.left.Add(-1) == 0 {
-		close(c.done)
+func (g *gate) Send(ctx context.Context, to carrier.Address, wrap []byte) error {
+	select {
+	case <-g.open:
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	return err
+	err := g.Carrier.Send(ctx, to, wrap)
+	if err != nil {
+		g.open <- struct{}{}
+		return err
+	}
+	g.taken <- struct{}{}
+	return nil
+}
+
+// pass lets n wraps through and waits until they were taken.
+func (g *gate) pass(n int) {
+	for range n {
+		g.open <- struct{}{}
+	}
+	for range n {
+		<-g.taken
+	}
 }
 
 func benchKey(b *testing.B) *keys.Nostr {
@@ -50,59 +66,69 @@ func benchCarrier(b *testing.B, key *keys.Nostr, url string) *nostr.Carrier {
 	return c
 }
 
-// BenchmarkDrain empties an outbox that filled during an outage, and beside it
-// publishes as many sealed wraps to the same kind of relay with nothing else to
-// do. 500 messages, or 10,000 with PARLEY_DRILL=1.
+// BenchmarkDrain empties an outbox that filled during an outage, and in turns
+// with it publishes as many sealed wraps to the same kind of relay with nothing
+// else to do. An operation is a message; run it with -benchtime 10000x.
 func BenchmarkDrain(b *testing.B) {
-	n := 500
-	if os.Getenv("PARLEY_DRILL") == "1" {
-		n = 10_000
+	bare, drain := publishBare(b), drainOutbox(b)
+	var bareTook, drainTook time.Duration
+	for left := b.N; left > 0; left -= drainTurn {
+		n := min(left, drainTurn)
+		bareTook += timed(func() { bare(n) })
+		drainTook += timed(func() { drain(n) })
 	}
-	for b.Loop() {
-		bare := publishBare(b, n)
-		drained := drainOutbox(b, n)
-		b.ReportMetric(float64(n)/bare.Seconds(), "bare/s")
-		b.ReportMetric(float64(n)/drained.Seconds(), "drained/s")
-		b.ReportMetric(bare.Seconds()/drained.Seconds(), "ratio")
-	}
+	b.ReportMetric(float64(b.N)/bareTook.Seconds(), "bare/s")
+	b.ReportMetric(float64(b.N)/drainTook.Seconds(), "drained/s")
+	b.ReportMetric(bareTook.Seconds()/drainTook.Seconds(), "ratio")
 }
 
-// senders is how many wraps are on their way at a time, in both halves.
-const senders = 8
+const (
+	senders   = 8   // wraps on their way at a time, in both halves
+	drainTurn = 500 // messages
+)
 
-func publishBare(b *testing.B, n int) time.Duration {
-	server := relaytest.Start(b, relay.Options{})
-	key, peer := benchKey(b), benchKey(b)
-	sealed := wraps(b, key, peer.PublicKey(), n)
-	c := benchCarrier(b, key, server.URL)
-	to := carrier.Address{Scheme: nostr.Scheme, Address: server.URL}
-	var next atomic.Int64
-	var group sync.WaitGroup
+func timed(do func()) time.Duration {
 	began := time.Now()
-	for range senders {
-		group.Go(func() {
-			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
-				if err := c.Send(context.Background(), to, sealed[i].Bytes); err != nil {
-					b.Error(err)
-				}
-			}
-		})
-	}
-	group.Wait()
+	do()
 	return time.Since(began)
 }
 
-func drainOutbox(b *testing.B, n int) time.Duration {
+// publishBare seals b.N wraps; what it returns publishes the next n of them.
+func publishBare(b *testing.B) func(n int) {
 	server := relaytest.Start(b, relay.Options{})
 	key, peer := benchKey(b), benchKey(b)
-	c := &counted{Carrier: benchCarrier(b, key, server.URL), done: make(chan struct{})}
-	c.left.Store(int64(n))
+	sealed := wraps(b, key, peer.PublicKey(), b.N)
+	c := benchCarrier(b, key, server.URL)
+	to := carrier.Address{Scheme: nostr.Scheme, Address: server.URL}
+	return func(n int) {
+		var next atomic.Int64
+		var group sync.WaitGroup
+		for range senders {
+			group.Go(func() {
+				for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+					if err := c.Send(context.Background(), to, sealed[i].Bytes); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		}
+		group.Wait()
+		sealed = sealed[n:]
+	}
+}
+
+// drainOutbox queues b.N messages and runs an engine that cannot send; what it
+// returns lets the next n of them through.
+func drainOutbox(b *testing.B) func(n int) {
+	server := relaytest.Start(b, relay.Options{})
+	key, peer := benchKey(b), benchKey(b)
+	g := &gate{benchCarrier(b, key, server.URL), make(chan struct{}, b.N), make(chan struct{}, b.N)}
 	e, err := carrier.New(b.Context(), carrier.Options{
-		DB: databasetest.OpenAt(b, filepath.Join(b.TempDir(), "data", "parley.db")), Keyer: key, Carriers: []carrier.Carrier{c},
+		DB: databasetest.OpenAt(b, filepath.Join(b.TempDir(), "data", "parley.db")), Keyer: key, Carriers: []carrier.Carrier{g},
 		Resolve: func(context.Context, string) ([]carrier.Address, error) {
 			return []carrier.Address{{Scheme: nostr.Scheme, Address: server.URL}}, nil
 		},
-		Senders: senders, Limits: carrier.Limits{Outbox: 2 * n, OutboxOfPeer: 2 * n},
+		Senders: senders, SendTimeout: time.Hour, Limits: carrier.Limits{Outbox: b.N + 1, OutboxOfPeer: b.N + 1},
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -110,7 +136,7 @@ func drainOutbox(b *testing.B, n int) time.Duration {
 	var group sync.WaitGroup
 	for worker := range senders {
 		group.Go(func() {
-			for i := worker; i < n; i += senders {
+			for i := worker; i < b.N; i += senders {
 				if err := e.Send(context.Background(), textMessage(b, key.PublicKey(), peer.PublicKey(), "hello")); err != nil {
 					b.Error(err)
 				}
@@ -118,15 +144,14 @@ func drainOutbox(b *testing.B, n int) time.Duration {
 		})
 	}
 	group.Wait()
-	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	began := time.Now()
+	ctx, stop := context.WithCancel(context.Background())
 	go func() { ended <- e.Run(ctx) }()
-	<-c.done
-	took := time.Since(began)
-	stop()
-	if err := <-ended; err != nil {
-		b.Error(err)
-	}
-	return took
+	b.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			b.Error(err)
+		}
+	})
+	return g.pass
 }

@@ -1,6 +1,7 @@
 package nostr
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,8 @@ type Options struct {
 	DialTimeout time.Duration // 0 is 10 s
 	IdleTimeout time.Duration // until an unused sending connection is closed; 0 is 30 s
 	Handlers    int           // wraps of one relay handled at a time; 0 is 16
+
+	Reconnect carrier.Backoff // between two connections to one relay; zero fields are 1 s and 2 min
 }
 
 // Carrier sends and receives wraps over relays.
@@ -44,6 +47,8 @@ type Carrier struct {
 	own    *Client // to relays the owner configured
 	others *Client // to relays that others named
 	me     string
+
+	clockPeriod time.Duration // between two looks at the clock
 }
 
 var (
@@ -60,7 +65,9 @@ func New(opts Options) (*Carrier, error) {
 	if opts.Handlers <= 0 {
 		opts.Handlers = 16
 	}
-	c := &Carrier{opts: opts, me: opts.Signer.PublicKey()}
+	opts.Reconnect.Base = cmp.Or(opts.Reconnect.Base, reconnect.Base)
+	opts.Reconnect.Cap = cmp.Or(opts.Reconnect.Cap, reconnect.Cap)
+	c := &Carrier{opts: opts, me: opts.Signer.PublicKey(), clockPeriod: clockPeriod}
 	for _, relay := range opts.Relays {
 		url, err := ParseAddress(relay)
 		if err != nil {
@@ -75,6 +82,7 @@ func New(opts Options) (*Carrier, error) {
 	}
 	m := newMetrics(opts.Registerer)
 	c.own = newClient(c.clientOptions(opts.Dialer), m)
+	c.own.reconnect = opts.Reconnect // only these are listened to
 	c.others = newClient(c.clientOptions(opts.Dialer.FromCard()), m)
 	return c, nil
 }

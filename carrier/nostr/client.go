@@ -77,6 +77,8 @@ type Client struct {
 	cancel  context.CancelCauseFunc
 	group   sync.WaitGroup
 
+	reconnect carrier.Backoff // pause between two connections to one relay
+
 	mu   sync.Mutex
 	pool map[string]*pooled
 }
@@ -93,7 +95,7 @@ func newClient(opts ClientOptions, m *metrics) *Client {
 	opts.setDefaults()
 	c := &Client{
 		opts: opts, http: opts.Dialer.HTTPClient(), logger: opts.Logger.With("component", "nostr"),
-		metrics: m, now: opts.Now, pool: make(map[string]*pooled),
+		metrics: m, now: opts.Now, reconnect: reconnect, pool: make(map[string]*pooled),
 	}
 	// A relay that redirects would be authenticated to under the first name.
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

@@ -1,126 +1,109 @@
 package nostr_test
 
 import (
-	"bufio"
 	"context"
 	"database/sql"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
-	gonostr "github.com/nbd-wtf/go-nostr"
-
 	"github.com/parleykit/parley/carrier"
 	"github.com/parleykit/parley/carrier/nostr"
+	"github.com/parleykit/parley/internal/crashtest"
 	"github.com/parleykit/parley/internal/database"
+	"github.com/parleykit/parley/internal/database/databasetest"
 	"github.com/parleykit/parley/internal/keys"
 	"github.com/parleykit/parley/protocol/message"
 )
 
-func crashMessage(from, to string, i int) (*message.Message, error) {
-	return message.New(message.TypeText, from, to, message.Text{Text: fmt.Sprint(i)}, time.Now(), time.Hour)
+// crashed is an agent whose process is killed: what its next one begins with.
+type crashed struct {
+	database string // address
+	secret   string
+	relay    string // URL
+	peer     string // public key
 }
 
-func newSecret(t *testing.T) string {
+// start runs it in a process of its own until that is killed.
+func (c crashed) start(t *testing.T, role string) *crashtest.Child {
 	t.Helper()
-	return gonostr.GeneratePrivateKey()
+	child := crashtest.Start(t, "TestCrashChild", role, c.database, c.secret, c.relay, c.peer)
+	child.Next(t) // it is ready
+	return child
 }
 
-func parseKey(t *testing.T, secret string) *keys.Nostr {
+// TestCrashChild runs one agent. A sender says the id of every message that
+// Send took; a receiver writes a row for every message in Handle's transaction.
+func TestCrashChild(t *testing.T) {
+	parent := crashtest.Begin(t)
+	args := parent.Args
+	e, _ := crashed{database: args[1], secret: args[2], relay: args[3], peer: args[4]}.open(t)
+	parent.Say("ready")
+	if args[0] == "sender" {
+		go crashSend(t, e, args[4], parent)
+	}
+	if err := e.Run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func crashSend(t *testing.T, e *carrier.Engine, peer string, parent *crashtest.Parent) {
+	for i := 0; ; i++ {
+		m, err := message.New(message.TypeText, e.PublicKey(), peer, message.Text{Text: fmt.Sprint(i)}, time.Now(), time.Hour)
+		if err == nil {
+			err = e.Send(context.Background(), m)
+		}
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		parent.Say("%s", m.ID)
+	}
+}
+
+// open makes the engine on what is stored.
+func (c crashed) open(t *testing.T) (*carrier.Engine, *database.DB) {
 	t.Helper()
-	key, err := keys.ParseNostr(secret)
+	key, err := keys.ParseNostr(c.secret)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return key
-}
-
-// child is a running agent process.
-type child struct {
-	cmd   *exec.Cmd
-	lines chan string
-}
-
-func startChild(t *testing.T, role, folder, secret, url, peerSecret string) *child {
-	t.Helper()
-	c := &child{cmd: exec.Command(os.Args[0]), lines: make(chan string, 100_000)}
-	c.cmd.Env = append(os.Environ(), crashEnv+"="+strings.Join([]string{role, folder, secret, url, parseKey(t, peerSecret).PublicKey()}, " "))
-	c.cmd.Stderr = os.Stderr
-	out, err := c.cmd.StdoutPipe()
+	db := databasetest.OpenURL(t, c.database, database.Options{})
+	err = db.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS processed (id TEXT NOT NULL)")
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.cmd.Start(); err != nil {
+	e, err := carrier.New(t.Context(), carrier.Options{
+		DB: db, Keyer: key, Carriers: []carrier.Carrier{newCarrier(t, key, c.relay)}, Handle: crashHandle,
+		Resolve: func(context.Context, string) ([]carrier.Address, error) {
+			return []carrier.Address{{Scheme: nostr.Scheme, Address: c.relay}}, nil
+		},
+		Retry:  carrier.Backoff{Base: 20 * time.Millisecond, Cap: 100 * time.Millisecond},
+		Resend: carrier.Backoff{Base: 200 * time.Millisecond, Cap: time.Second},
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		defer close(c.lines)
-		for scanner := bufio.NewScanner(out); scanner.Scan(); {
-			c.lines <- scanner.Text()
-		}
-	}()
-	t.Cleanup(func() { c.kill(t) })
-	if line := c.next(t); line != "ready" && !strings.HasPrefix(line, "sent ") {
-		t.Fatalf("%s says %q", role, line)
-	} else if id, ok := strings.CutPrefix(line, "sent "); ok {
-		c.lines <- "sent " + id
-	}
-	return c
-}
-
-func (c *child) next(t *testing.T) string {
-	t.Helper()
-	select {
-	case line, open := <-c.lines:
-		if !open {
-			t.Fatal("the agent process ended by itself")
-		}
-		return line
-	case <-time.After(patience):
-		t.Fatal("the agent process says nothing")
-	}
-	return ""
-}
-
-func (c *child) nextSent(t *testing.T) string {
-	t.Helper()
-	for {
-		if id, ok := strings.CutPrefix(c.next(t), "sent "); ok {
-			return id
-		}
-	}
-}
-
-// kill ends the process with SIGKILL and returns the ids it reported and
-// nobody has read.
-func (c *child) kill(t *testing.T) map[string]bool {
-	t.Helper()
-	if c.cmd.ProcessState != nil {
-		return nil
-	}
-	if err := c.cmd.Process.Kill(); err != nil {
+	if err := e.AddContact(t.Context(), carrier.Contact{PubKey: c.peer}); err != nil {
 		t.Fatal(err)
 	}
-	rest := make(map[string]bool)
-	for line := range c.lines {
-		if id, ok := strings.CutPrefix(line, "sent "); ok {
-			rest[id] = true
-		}
-	}
-	_ = c.cmd.Wait()
-	return rest
+	return e, db
+}
+
+func crashHandle(ctx context.Context, tx *sql.Tx, in *carrier.Incoming) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO processed (id) VALUES ($1)", in.Message.ID)
+	return err
 }
 
 // finish runs both agents in this process until all is acknowledged and
 // processed, and returns how often each message was.
-func finish(t *testing.T, folder, sender, receiver, url string) map[string]int {
+func finish(t *testing.T, sender, receiver crashed) map[string]int {
 	t.Helper()
-	in, db := reopen(t, folder, "receiver", receiver, sender, url)
-	out, _ := reopen(t, folder, "sender", sender, receiver, url)
+	in, db := receiver.open(t)
+	out, _ := sender.open(t)
 	runCtx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{}, 2)
 	for _, e := range []*carrier.Engine{in, out} {
@@ -158,35 +141,6 @@ func until(t *testing.T, e *carrier.Engine, left func() int) {
 			t.Fatalf("%d messages are left", left())
 		}
 		changes = e.Subscribe(ctx) // it fell behind
-	}
-}
-
-func reopen(t *testing.T, folder, role, secret, peerSecret, url string) (*carrier.Engine, *database.DB) {
-	t.Helper()
-	key := parseKey(t, secret)
-	db, err := database.Open(t.Context(), "sqlite:"+filepath.Join(folder, role+".db"), database.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	e, err := carrier.New(t.Context(), crashOptions(db, key, newCarrier(t, key, url), url))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.AddContact(t.Context(), carrier.Contact{PubKey: parseKey(t, peerSecret).PublicKey()}); err != nil {
-		t.Fatal(err)
-	}
-	return e, db
-}
-
-func crashOptions(db *database.DB, key *keys.Nostr, c *nostr.Carrier, url string) carrier.Options {
-	return carrier.Options{
-		DB: db, Keyer: key, Carriers: []carrier.Carrier{c}, Handle: crashHandle,
-		Resolve: func(context.Context, string) ([]carrier.Address, error) {
-			return []carrier.Address{{Scheme: nostr.Scheme, Address: url}}, nil
-		},
-		Retry:  carrier.Backoff{Base: 20 * time.Millisecond, Cap: 100 * time.Millisecond},
-		Resend: carrier.Backoff{Base: 200 * time.Millisecond, Cap: time.Second},
 	}
 }
 

@@ -43,7 +43,14 @@ func newKey(t testing.TB) *keys.Nostr {
 
 func newCarrier(t testing.TB, key *keys.Nostr, relays ...string) *nostr.Carrier {
 	t.Helper()
-	c, err := nostr.New(nostr.Options{Relays: relays, Signer: key, Dialer: loopback()})
+	return newCarrierAt(t, time.Now, key, relays...)
+}
+
+func newCarrierAt(t testing.TB, now func() time.Time, key *keys.Nostr, relays ...string) *nostr.Carrier {
+	t.Helper()
+	c, err := nostr.New(nostr.Options{
+		Relays: relays, Signer: key, Dialer: loopback(), Now: now, Reconnect: carrier.Backoff{Base: 20 * time.Millisecond, Cap: 100 * time.Millisecond},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,16 +98,25 @@ type agent struct {
 	t       *testing.T
 	key     *keys.Nostr
 	db      *database.DB
+	now     func() time.Time
+	carrier *nostr.Carrier
 	handled chan *message.Message
 }
 
 func newAgent(t *testing.T, b *book, relays ...string) *agent {
 	t.Helper()
-	a := &agent{t: t, key: newKey(t), handled: make(chan *message.Message, 1000)}
+	return newAgentAt(t, b, time.Now, relays...)
+}
+
+// newAgentAt is newAgent with a clock of its own.
+func newAgentAt(t *testing.T, b *book, now func() time.Time, relays ...string) *agent {
+	t.Helper()
+	a := &agent{t: t, key: newKey(t), now: now, handled: make(chan *message.Message, 1000)}
 	a.db = databasetest.OpenAt(t, filepath.Join(t.TempDir(), "data", "parley.db"))
 	var err error
+	a.carrier = newCarrierAt(t, now, a.key, relays...)
 	a.Engine, err = carrier.New(t.Context(), carrier.Options{
-		DB: a.db, Keyer: a.key, Carriers: []carrier.Carrier{newCarrier(t, a.key, relays...)}, Resolve: b.resolve,
+		DB: a.db, Keyer: a.key, Carriers: []carrier.Carrier{a.carrier}, Resolve: b.resolve, Now: now,
 		Handle: func(_ context.Context, _ *sql.Tx, in *carrier.Incoming) error {
 			a.handled <- in.Message
 			return nil
@@ -137,7 +153,7 @@ func (a *agent) knows(other *agent) {
 
 func (a *agent) text(to *agent, text string) *message.Message {
 	a.t.Helper()
-	m := textMessage(a.t, a.PublicKey(), to.PublicKey(), text)
+	m := textMessageAt(a.t, a.now(), a.PublicKey(), to.PublicKey(), text, time.Hour)
 	if err := a.Send(a.t.Context(), m); err != nil {
 		a.t.Fatal(err)
 	}
@@ -146,7 +162,12 @@ func (a *agent) text(to *agent, text string) *message.Message {
 
 func textMessage(t testing.TB, from, to, text string) *message.Message {
 	t.Helper()
-	m, err := message.New(message.TypeText, from, to, message.Text{Text: text}, time.Now(), time.Hour)
+	return textMessageAt(t, time.Now(), from, to, text, time.Hour)
+}
+
+func textMessageAt(t testing.TB, now time.Time, from, to, text string, ttl time.Duration) *message.Message {
+	t.Helper()
+	m, err := message.New(message.TypeText, from, to, message.Text{Text: text}, now, ttl)
 	if err != nil {
 		t.Fatal(err)
 	}

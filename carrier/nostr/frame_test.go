@@ -100,7 +100,8 @@ func TestCursorHoldsEveryRelaysMark(t *testing.T) {
 		}
 		p := newPosition("", relays)
 		for _, url := range relays {
-			p.set(url, rapid.Int64Range(0, 1<<36).Draw(t, "mark"))
+			at := rapid.Int64Range(0, maxTime).Draw(t, "mark")
+			p.set(url, mark{at, dayOf(at)})
 		}
 		cursor := p.cursor()
 		if len(cursor) > carrier.MaxCursor {
@@ -109,7 +110,7 @@ func TestCursorHoldsEveryRelaysMark(t *testing.T) {
 		q := newPosition(cursor, relays)
 		for _, url := range relays {
 			if p.of(url) != q.of(url) {
-				t.Fatalf("mark of %s = %d, want %d", url, q.of(url), p.of(url))
+				t.Fatalf("mark of %s = %v, want %v", url, q.of(url), p.of(url))
 			}
 		}
 		if gone := newPosition(cursor, nil); gone.cursor() != "" {

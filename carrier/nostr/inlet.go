@@ -22,6 +22,9 @@ const (
 	maxSeen  = 200_000 // wraps of one session
 )
 
+// clockSet is by how much a clock must go wrong in clockPeriod to count as set.
+const clockSet, clockPeriod = time.Minute, 30 * time.Second
+
 // inlet reads one relay on one connection. The relay's mark moves only when
 // everything stored has been dealt with: relays answer newest first, and a
 // crash must not skip the rest.
@@ -30,13 +33,14 @@ type inlet struct {
 	conn     *connection
 	at       *position
 	handle   func(wrap []byte, next carrier.Cursor) error
-	base     int64 // the mark when the session began
+	base     mark  // when the session began
+	since    int64 // created_at from which it reads; 0 for the first wrap
 	handlers *semaphore.Weighted
 	width    int64
 
 	mu     sync.Mutex
-	newest int64
-	caught bool // everything stored is dealt with
+	newest int64 // created_at seen, up to the clock
+	caught bool  // everything stored is dealt with
 	seen   map[string]bool
 	failed error
 }
@@ -44,10 +48,14 @@ type inlet struct {
 // newInlet prepares a session. Handlers run under ctx: what they have begun
 // is not undone by the end of the connection.
 func (c *Carrier) newInlet(ctx context.Context, conn *connection, at *position, handle carrier.Handler) *inlet {
-	base := at.of(conn.url)
+	base, now := at.of(conn.url), c.own.now().Unix()
+	since := base.since(now)
+	if since == 0 {
+		base = mark{whole: dayOf(now)}
+	}
 	width := int64(c.opts.Handlers)
 	return &inlet{
-		carrier: c, conn: conn, at: at, base: base, newest: base,
+		carrier: c, conn: conn, at: at, base: base, since: since, newest: base.newest,
 		handle:   func(wrap []byte, next carrier.Cursor) error { return handle(ctx, wrap, next) },
 		handlers: semaphore.NewWeighted(width), width: width, seen: make(map[string]bool),
 	}
@@ -69,6 +77,9 @@ func (in *inlet) run(ctx context.Context, live bool) error {
 	stored := make(chan page, 1)
 	group.Go(func() error { return in.readFirst(ctx, r, stored, live) })
 	group.Go(func() error { return in.readRest(ctx, stored) })
+	if live {
+		group.Go(func() error { return in.watch(ctx) })
+	}
 	err = group.Wait()
 	in.drain()
 	if in.failed != nil {
@@ -78,18 +89,51 @@ func (in *inlet) run(ctx context.Context, live bool) error {
 	return err
 }
 
-// filters ask for the wraps of this agent; until 0 is the first question.
+// filters ask for the wraps of this agent; until 0 is the first question. What
+// comes live is new whatever its date: a sender may have been offline for days.
 func (in *inlet) filters(until int64) nostr.Filters {
 	f := nostr.Filter{Kinds: []int{envelope.KindWrap}, Tags: nostr.TagMap{"p": {in.carrier.me}}}
-	if in.base > 0 {
-		since := nostr.Timestamp(max(0, in.base-int64(reread/time.Second)))
+	live := f
+	live.LimitZero = true // nothing that is stored
+	if in.since > 0 {
+		since := nostr.Timestamp(in.since)
 		f.Since = &since
 	}
 	if until > 0 {
 		at := nostr.Timestamp(until)
 		f.Until, f.Limit = &at, pageSize
 	}
-	return nostr.Filters{f}
+	if until > 0 || in.since == 0 {
+		return nostr.Filters{f}
+	}
+	return nostr.Filters{f, live}
+}
+
+var (
+	errClockSet = errors.New("nostr: the clock was set")
+	errDayOver  = errors.New("nostr: a day is over")
+)
+
+// watch ends the session when the clock was set, and after a day: what was
+// refused for its time is then read again.
+func (in *inlet) watch(ctx context.Context) error {
+	ticker := time.NewTicker(in.carrier.clockPeriod)
+	defer ticker.Stop()
+	began, wall := time.Now(), in.carrier.own.now().Round(0) // without its monotonic part
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		passed := time.Since(began)
+		if off := in.carrier.own.now().Round(0).Sub(wall) - passed; off.Abs() > clockSet {
+			return errClockSet
+		}
+		if passed > day {
+			return errDayOver
+		}
+	}
 }
 
 // page is what one answer held.
@@ -191,10 +235,10 @@ func (in *inlet) catchUp(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	in.mu.Lock()
-	failed, moved := in.failed, in.newest > in.base
+	failed, moved := in.failed, in.newest > in.base.newest
 	in.caught = failed == nil
 	if in.caught {
-		in.at.set(in.conn.url, in.newest)
+		in.mark()
 	}
 	in.mu.Unlock()
 	in.handlers.Release(in.width)
@@ -246,10 +290,13 @@ func (in *inlet) note(id string, at int64) bool {
 	in.seen[id] = true
 	in.newest = max(in.newest, min(at, in.carrier.own.now().Unix()))
 	if in.caught {
-		in.at.set(in.conn.url, in.newest)
+		in.mark()
 	}
 	return true
 }
+
+// mark moves the relay's mark; the caller holds mu.
+func (in *inlet) mark() { in.at.set(in.conn.url, mark{in.newest, in.base.whole}) }
 
 func (in *inlet) failure() error {
 	in.mu.Lock()

@@ -14,6 +14,22 @@ import (
 // package.
 var errAuthRequired = errors.New("nostr: the relay wants authentication")
 
+// ErrClock means that a relay refused a time that the own clock calls right.
+// One of the two clocks is wrong; once it is put right the same bytes are taken.
+var ErrClock = errors.New("the clocks differ, check this machine's clock")
+
+// ofClocks reports whether a refusal is about the event's created_at or its
+// expiration. The sender's engine asks no relay to take what has expired by its
+// own clock.
+func ofClocks(text string) bool {
+	for _, word := range []string{"created_at", "expired", "future"} {
+		if strings.Contains(text, word) {
+			return true
+		}
+	}
+	return false
+}
+
 // refusal turns the text of an OK false or a CLOSED into an error, by the
 // machine-readable prefix of NIP-01; nil for a duplicate.
 func refusal(text string) error {
@@ -28,7 +44,12 @@ func refusal(text string) error {
 		return errAuthRequired
 	case "rate-limited":
 		return &carrier.RateLimited{}
-	case "blocked", "invalid", "restricted", "pow", "mute", "unsupported":
+	case "invalid":
+		if ofClocks(text) {
+			return fmt.Errorf("%w: %w: relay refused: %s", carrier.ErrTransient, ErrClock, clip(text))
+		}
+		return fmt.Errorf("%w: relay refused: %s", carrier.ErrPermanent, clip(text))
+	case "blocked", "restricted", "pow", "mute", "unsupported":
 		return fmt.Errorf("%w: relay refused: %s", carrier.ErrPermanent, clip(text))
 	}
 	return fmt.Errorf("%w: relay refused: %s", carrier.ErrTransient, clip(text))

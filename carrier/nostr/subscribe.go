@@ -40,7 +40,7 @@ func (f final) Unwrap() error { return f.error }
 // or the session's error is final or permanent.
 func (c *Client) keepConnected(ctx context.Context, url string, session func(context.Context, *connection) error) error {
 	for failures := 0; ; failures++ {
-		began := c.now()
+		began := time.Now() // the injected clock may be set
 		err := c.session(ctx, url, session)
 		var end final
 		switch {
@@ -51,10 +51,10 @@ func (c *Client) keepConnected(ctx context.Context, url string, session func(con
 		case errors.Is(err, carrier.ErrPermanent):
 			return err
 		}
-		if c.now().Sub(began) > steady {
+		if time.Since(began) > steady {
 			failures = 0
 		}
-		pause := reconnect.Delay(failures)
+		pause := c.reconnect.Delay(failures)
 		c.logger.WarnContext(ctx, "relay connection ended", "relay", url, "retry_after", pause, "err", err)
 		timer := time.NewTimer(pause)
 		select {
