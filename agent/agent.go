@@ -118,10 +118,13 @@ func (a *Agent) open(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("opening the database: %w", err)
 	}
-	if err := a.db.Migrate(ctx, "agent", migrations); err != nil {
+	if err := Migrate(ctx, a.db); err != nil {
 		return fmt.Errorf("preparing the database: %w", err)
 	}
-	return a.relink(ctx)
+	if err := a.relink(ctx); err != nil {
+		return err
+	}
+	return a.forgetCards(ctx)
 }
 
 // Close stops what works in the background and gives the home back.
@@ -166,7 +169,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.startWorking()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.serve(ctx, listener) })
-	group.Go(func() error { return a.refreshCard(ctx) })
+	group.Go(func() error { return a.tendCards(ctx) })
 	a.log.InfoContext(ctx, "agent is up", "npub", a.key.NPub(), "socket", SocketPath(a.home))
 	err = group.Wait()
 	a.stopWorking()

@@ -189,7 +189,7 @@ func (a *Agent) publishAll(ctx context.Context, servers []Server, events ...*gon
 		for i, ev := range events {
 			result := Published{Relay: relay, Kind: ev.Kind, OK: true}
 			if err := a.publishEvent(ctx, relay, ev); err != nil {
-				result.OK, result.Reason = false, err.Error()
+				result.OK, result.Reason = false, outage(err)
 				said = said || errors.Is(err, carrier.ErrPermanent)
 			}
 			accepted = accepted || result.OK && i == 0

@@ -5,13 +5,18 @@
 // Standards: the forms in docs/spec (card, message, envelope, delivery,
 // agreement), NIP-19 for npub, NIP-09 to delete its card, NIP-49 for a
 // passphrase, RFC 8785 and SHA-256 for digests, RFC 9457 for the errors of its
-// local JSON API. Not implemented: more than one key in a
-// home, carriers other than Nostr, remote access to the API.
+// local JSON API, OpenAPI 3.1 and JSON Schema 2020-12 for its description. Not
+// implemented: more than one key in a home, carriers other than Nostr, remote
+// access to the API.
 //
 // The methods of Agent that take and return one struct are the API operations;
 // Operations lists them. They have three faces: direct calls in Go, POST
 // /v1/<operation> over the unix socket in the home folder, and the command
-// line, which is written on the same table.
+// line, which is written on the same table. OpenAPI describes them: its document
+// is made from the table, the types and their comments.
+//
+// Retention declares what is stored about others and how long. Erasing a key
+// leaves none of its bytes in the home, but for agreements that stay as evidence.
 //
 // Trust: the home folder's owner is trusted; the socket refuses every other
 // user. A hostile server can withhold and delay. It cannot change its key

@@ -57,3 +57,16 @@ func Publish(t *testing.T, a *Agent, relay string, ev *nostr.Event) error {
 	t.Helper()
 	return a.publishEvent(t.Context(), relay, ev)
 }
+
+// ForgetCards does what the daemon does every hour.
+func ForgetCards(t *testing.T, a *Agent) error {
+	t.Helper()
+	return a.forgetCards(t.Context())
+}
+
+// Knows reports whether a card of a key is kept.
+func Knows(t *testing.T, a *Agent, pubkey string) bool {
+	t.Helper()
+	c, err := a.knownCard(t.Context(), pubkey)
+	return err == nil && c != nil
+}

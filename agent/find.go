@@ -105,7 +105,8 @@ func (a *Agent) search(ctx context.Context, filter nostr.Filter) ([]*Card, int, 
 		}
 	}
 	if answered == 0 {
-		return nil, 0, unavailable("no relay answered: %w", failure).hint("is the server up? %s", servers[0].Origin)
+		return nil, 0, unavailable("no relay answered: %w", &plainError{outage(failure), failure}).
+			hint("is the server up? %s", servers[0].Origin)
 	}
 	list := make([]*Card, 0, len(newest))
 	for _, c := range newest {

@@ -29,12 +29,20 @@ type Status struct {
 	Requests int      `json:"requests"` // strangers waiting in the request box
 	Unread   int      `json:"unread"`   // texts not shown yet
 	Open     int      `json:"open"`     // agreements without an outcome
+
+	Listening bool            `json:"listening"`          // the daemon is up: what is sent here comes at once
+	AskedAt   *canonical.Time `json:"asked_at,omitempty"` // else when a command last asked the servers; what came since is not counted
 }
 
 // Status says who this agent is and what waits for it.
 func (a *Agent) Status(ctx context.Context, _ Empty) (*Status, error) {
-	s := &Status{PubKey: a.key.PublicKey(), NPub: a.key.NPub(), Home: a.home}
+	s := &Status{PubKey: a.key.PublicKey(), NPub: a.key.NPub(), Home: a.home, Listening: a.isWorking()}
 	var err error
+	if !s.Listening {
+		if s.AskedAt, err = a.asked(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if s.Name, err = a.setting(ctx, settingName); err != nil {
 		return nil, err
 	}
@@ -63,9 +71,23 @@ func (a *Agent) Status(ctx context.Context, _ Empty) (*Status, error) {
 
 // Keys of agent_settings.
 const (
-	settingName = "name"
-	settingCard = "card" // the profile of the published card
+	settingName  = "name"
+	settingCard  = "card"  // the profile of the published card
+	settingAsked = "asked" // when the servers were last asked, as canonical.Time
 )
+
+// asked is when the last pass of a command got through, nil before the first.
+func (a *Agent) asked(ctx context.Context) (*canonical.Time, error) {
+	text, err := a.setting(ctx, settingAsked)
+	if err != nil || text == "" {
+		return nil, err
+	}
+	at := new(canonical.Time)
+	if err := at.UnmarshalText([]byte(text)); err != nil {
+		return nil, fmt.Errorf("reading when the servers were asked: %w", err)
+	}
+	return at, nil
+}
 
 func (a *Agent) setting(ctx context.Context, key string) (value string, err error) {
 	err = a.db.View(ctx, func(ctx context.Context, tx *sql.Tx) error {
@@ -110,7 +132,7 @@ func unprintable(r rune) bool { return r != ' ' && !unicode.IsPrint(r) }
 // npub is the NIP-19 form of a hex key, the key itself where it has none.
 func npub(pubkey string) string {
 	text, err := nip19.EncodePublicKey(pubkey)
-	if err != nil {
+	if pubkey == "" || err != nil {
 		return pubkey
 	}
 	return text

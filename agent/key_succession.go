@@ -289,7 +289,7 @@ func (a *Agent) takePlace(ctx context.Context, old *Contact, pubkey, name string
 	if name == "" {
 		name = old.Name
 	}
-	if err := link.engine.AddContact(ctx, carrier.Contact{PubKey: old.PubKey, Note: "moved to " + npub(pubkey)}); err != nil {
+	if err := link.engine.AddContact(ctx, carrier.Contact{PubKey: old.PubKey, Note: movedTo(pubkey)}); err != nil {
 		return fmt.Errorf("marking the old contact: %w", err)
 	}
 	if err := link.engine.AddContact(ctx, carrier.Contact{PubKey: pubkey, Name: name}); err != nil {
@@ -297,3 +297,6 @@ func (a *Agent) takePlace(ctx context.Context, old *Contact, pubkey, name string
 	}
 	return nil
 }
+
+// movedTo is the note of a contact whose place another key took.
+func movedTo(pubkey string) string { return "moved to " + npub(pubkey) }

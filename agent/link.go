@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	gonostr "github.com/nbd-wtf/go-nostr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,12 +16,16 @@ import (
 	"github.com/parleykit/parley/protocol/message"
 )
 
+// relayTimeout bounds one question to a relay and one event given to it.
+const relayTimeout = 15 * time.Second
+
 // link is the agent's way out: made from the pinned servers and made anew when
 // they change.
 type link struct {
 	servers  []Server
 	engine   *carrier.Engine
 	relays   *nostr.Carrier // nil before a server with a relay is pinned
+	timeout  time.Duration  // of one exchange with a relay by a command
 	registry *retractable
 }
 
@@ -83,7 +88,7 @@ func (a *Agent) exchange(ctx context.Context, servers []Server) (old *link, err 
 }
 
 func (a *Agent) newLink(ctx context.Context, servers []Server) (*link, error) {
-	l := &link{servers: servers, registry: newRetractable(a.opts.Registerer)}
+	l := &link{servers: servers, timeout: relayTimeout, registry: newRetractable(a.opts.Registerer)}
 	opts := carrier.Options{
 		DB: a.db, Keyer: a.key, Resolve: a.resolve, Handle: a.handle, IsMember: a.isMember,
 		Now: a.opts.Now, Logger: a.opts.Logger, Registerer: l.registry,
@@ -99,7 +104,7 @@ func (a *Agent) newLink(ctx context.Context, servers []Server) (*link, error) {
 		if err != nil {
 			return nil, fmt.Errorf("preparing the relay client: %w", err)
 		}
-		opts.Carriers = []carrier.Carrier{l.relays}
+		opts.Carriers = []carrier.Carrier{plainCarrier{l.relays}}
 	}
 	var err error
 	if l.engine, err = carrier.New(ctx, opts); err != nil {
@@ -227,6 +232,8 @@ func (a *Agent) publishEvent(ctx context.Context, relay string, ev *gonostr.Even
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
 	return l.relays.Client().Publish(ctx, relay, ev)
 }
 
@@ -235,6 +242,8 @@ func (a *Agent) queryEvents(ctx context.Context, relay string, filter gonostr.Fi
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
 	return l.relays.Client().Query(ctx, relay, filter)
 }
 

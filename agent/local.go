@@ -54,7 +54,7 @@ func (l *Local) Call(ctx context.Context, operation string, request, response an
 
 func (l *Local) sync(ctx context.Context) {
 	if err := l.agent.Sync(ctx); err != nil && l.Warn != nil {
-		l.Warn("working offline: " + err.Error())
+		l.Warn("working offline: " + outage(err) + "; what you send waits for the next command that gets through")
 	}
 }
 

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"time"
 
@@ -15,6 +16,8 @@ type Operation struct {
 	Summary string // one line for docs/agent.md
 	Online  bool   // speaks to servers; a one-shot process syncs before it
 	call    func(ctx context.Context, a *Agent, body []byte) (any, error)
+
+	request, answer reflect.Type
 }
 
 func offline[Q, R any](name, summary string, method func(*Agent, context.Context, Q) (R, error)) Operation {
@@ -25,7 +28,10 @@ func offline[Q, R any](name, summary string, method func(*Agent, context.Context
 		}
 		return method(a, ctx, request)
 	}
-	return Operation{Name: name, Summary: summary, call: call}
+	return Operation{
+		Name: name, Summary: summary, call: call,
+		request: reflect.TypeFor[Q](), answer: reflect.TypeFor[R](),
+	}
 }
 
 func online[Q, R any](name, summary string, method func(*Agent, context.Context, Q) (R, error)) Operation {
@@ -49,6 +55,8 @@ var operations = []Operation{
 	online("contact.requests", "strangers who wrote", (*Agent).Requests),
 	online("contact.accept", "make a stranger a contact and process what it wrote", (*Agent).AcceptContact),
 	offline("contact.remove", "forget a contact", (*Agent).RemoveContact),
+	offline("person.export", "everything stored about a key, row by row", (*Agent).ExportPerson),
+	offline("person.erase", "delete what is stored about a key; agreements only when asked", (*Agent).ErasePerson),
 	online("message.send", "send a text", (*Agent).SendText),
 	online("message.inbox", "texts that came", (*Agent).Inbox),
 	online("outbox.list", "messages on their way, and those that did not arrive", (*Agent).Outbox),

@@ -60,6 +60,7 @@ func (a *Agent) Propose(ctx context.Context, q ProposeRequest) (*Proposal, error
 	if err != nil {
 		return nil, fmt.Errorf("making the proposal: %w", err)
 	}
+	m.Thread = agr.AgreementID
 	r := &room{
 		agreement: agr, revision: revision, proposal: signature, digest: digest,
 		me: agr.Participants[0].ID, state: StateProposed,

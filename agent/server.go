@@ -133,7 +133,7 @@ func (a *Agent) fetchDocument(ctx context.Context, origin string) (*wellknown.Do
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err // it repeats the address
 		}
-		return nil, unavailable("fetching %s: %w", origin+wellknown.Path, err).
+		return nil, unavailable("fetching %s: %w", origin+wellknown.Path, &plainError{outage(err), err}).
 			hint("check the address and that the server is up: parleyd answers on http://127.0.0.1:8417 by default")
 	}
 	defer answer.Body.Close()
@@ -243,7 +243,7 @@ func (a *Agent) server(ctx context.Context, origin string) (*Server, error) {
 
 // servers lists the pins; the one in use for proposals comes first.
 func (a *Agent) servers(ctx context.Context) ([]Server, error) {
-	var list []Server
+	list := []Server{}
 	err := a.db.View(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		rows, err := tx.QueryContext(ctx, `SELECT `+serverColumns+` FROM agent_servers ORDER BY position DESC, origin`)
 		if err != nil {

@@ -135,14 +135,16 @@ func (a *Agent) serve(ctx context.Context, listener *net.UnixListener) error {
 	return nil
 }
 
-// handler is the JSON API: POST /v1/<operation> and GET /v1/events. Whoever
-// reaches it acts as the agent; it belongs on the socket only.
+// handler is the JSON API: POST /v1/<operation>, GET /v1/events and the
+// document that describes them. Whoever reaches it acts as the agent; it
+// belongs on the socket only.
 func (a *Agent) handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, op := range operations {
 		mux.Handle("POST /v1/"+op.Name, a.operationHandler(op))
 	}
 	mux.HandleFunc("GET /v1/events", a.serveEvents)
+	mux.HandleFunc("GET /openapi.json", serveOpenAPI)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, notFound("no operation %s %s", r.Method, strings.TrimPrefix(r.URL.Path, "/v1/")))
 	})

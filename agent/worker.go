@@ -8,11 +8,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/parleykit/parley/carrier"
+	"github.com/parleykit/parley/protocol/canonical"
 )
 
 // Lengths of the daemon's own rhythm.
 const (
-	refreshPause = time.Hour        // between two looks at the own card
+	refreshPause = time.Hour        // between two looks at the cards
 	refreshAhead = 5                // a card is published anew in the last fifth of its life
 	writePause   = 2 * time.Second  // between two looks for files to write, without a poke
 	flushTimeout = 20 * time.Second // of one pass of a process that does not stay
@@ -178,6 +179,9 @@ func (a *Agent) Sync(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()
 	failed := l.engine.Sync(ctx)
+	if failed == nil {
+		failed = a.setSetting(ctx, settingAsked, canonical.At(a.now()).String())
+	}
 	asked, err := a.catchUp(ctx)
 	if asked {
 		err = errors.Join(err, l.engine.Sync(ctx))
@@ -185,11 +189,15 @@ func (a *Agent) Sync(ctx context.Context) error {
 	return errors.Join(failed, err, a.writeArtifacts(ctx))
 }
 
-// refreshCard publishes the own card again before it expires.
-func (a *Agent) refreshCard(ctx context.Context) error {
+// tendCards publishes the own card again before it expires and forgets the old
+// ones of strangers.
+func (a *Agent) tendCards(ctx context.Context) error {
 	for {
 		if err := a.refreshOnce(ctx); err != nil && ctx.Err() == nil {
 			a.log.WarnContext(ctx, "publishing the card again", "err", err)
+		}
+		if err := a.forgetCards(ctx); err != nil && ctx.Err() == nil {
+			a.log.WarnContext(ctx, "forgetting old cards", "err", err)
 		}
 		pause(ctx, refreshPause)
 		if ctx.Err() != nil {

@@ -29,15 +29,19 @@ type cli struct {
 	Key     keyCmd     `cmd:"" help:"Show, import, back up and replace the agent's key." group:"Begin"`
 	Run     runCmd     `cmd:"" help:"Stay up: deliver, receive, answer on agent.sock." group:"Begin"`
 	MCP     mcpCmd     `cmd:"" name:"mcp" help:"Serve a language model over standard input and output." group:"Begin"`
+	OpenAPI openAPICmd `cmd:"" name:"openapi" help:"Print the OpenAPI document of agent.sock." group:"Begin"`
 	Version versionCmd `cmd:"" help:"Print the version." group:"Begin"`
 
 	Card    cardCmd    `cmd:"" help:"Show cards, publish your own." group:"Find"`
 	Find    findCmd    `cmd:"" help:"Look for agents by key or capability." group:"Find"`
 	Contact contactCmd `cmd:"" help:"Add, list, accept, remove contacts." group:"Find"`
+	Export  exportCmd  `cmd:"" help:"Write everything stored about a key." group:"Find"`
+	Erase   eraseCmd   `cmd:"" help:"Delete what is stored about a key." group:"Find"`
 
 	Send   sendCmd   `cmd:"" help:"Send a text." group:"Reach"`
 	Inbox  inboxCmd  `cmd:"" help:"Read texts." group:"Reach"`
 	Outbox outboxCmd `cmd:"" help:"List, requeue, purge sent messages." group:"Reach"`
+	Relay  relayCmd  `cmd:"" help:"Check a relay." group:"Reach"`
 
 	Propose  proposeCmd  `cmd:"" help:"Lock a draft and ask others to agree." group:"Agree"`
 	Review   reviewCmd   `cmd:"" help:"Read exactly what would be agreed." group:"Agree"`
@@ -77,4 +81,12 @@ type versionCmd struct{}
 // Run prints the version.
 func (c *versionCmd) Run(s *session) error {
 	return s.print(map[string]string{"version": version()}, func(p *printer) { p.println(version()) })
+}
+
+type openAPICmd struct{}
+
+// Run prints the document.
+func (c *openAPICmd) Run(s *session) error {
+	_, err := s.out.out.Write(agent.OpenAPI())
+	return err
 }

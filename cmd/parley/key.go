@@ -294,7 +294,7 @@ func name(petname, npub string) string {
 // npub is the NIP-19 form of a hex key, "" for none.
 func npub(pubkey string) string {
 	text, err := nip19.EncodePublicKey(pubkey)
-	if err != nil {
+	if pubkey == "" || err != nil {
 		return ""
 	}
 	return text

@@ -48,6 +48,9 @@ func (s *session) report(err error) int {
 	if err == nil {
 		return exitOK
 	}
+	if errors.Is(err, errFindings) { // told already
+		return exitRefused
+	}
 	if errors.Is(err, context.Canceled) && s.ctx.Err() != nil {
 		s.err.println("parley: interrupted")
 		return exitNothing

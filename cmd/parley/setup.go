@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -85,7 +86,8 @@ type statusCmd struct{}
 // Help is printed below the flags.
 func (c *statusCmd) Help() string {
 	return `Speaks to nobody: it counts what had come when another command last asked the
-server. inbox, review and contact requests ask it; ` + "`parley run`" + ` always listens.
+server, and says when that was. inbox, review and contact requests ask it;
+` + "`parley run`" + ` always listens.
 
 Example:
   parley status --json`
@@ -102,6 +104,13 @@ func (c *statusCmd) Run(s *session) error {
 		for _, server := range r.Servers {
 			servers = append(servers, line(server.Origin))
 		}
+		asOf := "never asked a server"
+		switch {
+		case r.Listening:
+			asOf = "now: parley run is up"
+		case r.AskedAt != nil:
+			asOf = when(r.AskedAt.Time, time.Now())
+		}
 		p.fields(
 			"agent", r.NPub,
 			"key", r.PubKey,
@@ -112,6 +121,7 @@ func (c *statusCmd) Run(s *session) error {
 			"requests", fmt.Sprint(r.Requests),
 			"unread", fmt.Sprint(r.Unread),
 			"open", fmt.Sprint(r.Open),
+			"as of", asOf,
 		)
 	})
 }

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/parleykit/parley/relay/conformance"
+)
+
+type relayCmd struct {
+	Test relayTestCmd `cmd:"" help:"Check a relay against the NIPs, from outside."`
+}
+
+type relayTestCmd struct {
+	URL     string `arg:"" help:"ws or wss URL of the relay."`
+	Only    string `help:"Only checks whose name matches; * stands for anything." placeholder:"PATTERN"`
+	Timeout length `help:"How long to wait for one answer." type:"length" default:"10s"`
+}
+
+// Help is printed below the flags.
+func (c *relayTestCmd) Help() string {
+	return `Connects as any client would, with keys made for each check, and needs no home.
+Events carry an expiration of an hour. A check of a NIP that the relay does not
+advertise is skipped; a relay that asks to slow down is waited for. A finding of a
+required check, or of a NIP that the relay advertises, makes exit code 1; one of an
+optional check is a warning. docs/relay.md lists the checks.
+
+Examples:
+  parley relay test ws://127.0.0.1:8417
+  parley relay test wss://relay.example --only 'nip09.*'
+  parley relay test wss://relay.example --json --timeout 30s`
+}
+
+// relayReport is what --json prints.
+type relayReport struct {
+	URL     string                      `json:"url"`
+	Counts  map[conformance.Verdict]int `json:"counts"`
+	Results []conformance.Result        `json:"results"`
+}
+
+// errFindings says that checks failed, which the printed results tell.
+var errFindings = errors.New("checks failed")
+
+// Run checks the relay.
+func (c *relayTestCmd) Run(s *session) error {
+	results, err := conformance.Run(s.ctx, c.URL, conformance.Options{
+		Only: c.Only, Timeout: time.Duration(c.Timeout), Done: s.checked,
+	})
+	if err != nil {
+		return err
+	}
+	report := relayReport{URL: c.URL, Counts: map[conformance.Verdict]int{}, Results: results}
+	for _, r := range results {
+		report.Counts[r.Verdict]++
+	}
+	if err := s.print(report, func(p *printer) { p.conformance(&report) }); err != nil {
+		return err
+	}
+	if report.Counts[conformance.Fail] > 0 {
+		return errFindings
+	}
+	return nil
+}
+
+// checked shows on a terminal how far the checks are, in one line that the
+// next one overwrites and the last one leaves empty.
+func (s *session) checked(r conformance.Result, done, total int) {
+	if s.flags.JSON || !isTerminal(s.err.out) {
+		return
+	}
+	text := fmt.Sprintf("%d of %d: %s", done, total, r.Name)
+	if done == total {
+		text = ""
+	}
+	s.err.printf("\r%-78.78s\r", text)
+}
+
+func (p *printer) conformance(r *relayReport) {
+	rows := make([][]string, len(r.Results))
+	for i, result := range r.Results {
+		rows[i] = []string{result.Name, fmt.Sprintf("%02d", result.NIP), string(result.Verdict), result.Detail}
+	}
+	p.table([]string{"CHECK", "NIP", "VERDICT", "DETAIL"}, rows)
+	p.printf("%d passed, %d failed, %d warnings, %d skipped, %d inconclusive\n",
+		r.Counts[conformance.Pass], r.Counts[conformance.Fail], r.Counts[conformance.Warn],
+		r.Counts[conformance.Skip], r.Counts[conformance.Inconclusive])
+}
