@@ -4,14 +4,12 @@ import (
 	"archive/tar"
 	"context"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,19 +44,36 @@ type backupFile struct {
 	SHA256 string `json:"sha256"` // 64 lowercase hex digits
 }
 
-// maintain runs backup or restore.
-func maintain(ctx context.Context, cfg *config.Config, words []string, stdout io.Writer) error {
-	if len(words) != 2 {
-		return fmt.Errorf("%w: want parleyd [-c FILE] %s ARCHIVE", errRefused, words[0])
+// backupVerbs are those of this file and of restore.go.
+func backupVerbs() []verb {
+	return []verb{
+		{
+			name: "backup", args: "ARCHIVE", least: 1, most: 1, line: "write keys, database and relay events to a file",
+			help: `The archive holds the secret keys: keep it private. With a server running, or
+on PostgreSQL, parts are left out, which the command names.
+
+Example:
+  parleyd -c parley.yaml backup backup.tar`, run: onArchive(backup),
+		},
+		{
+			name: "restore", args: "ARCHIVE", least: 1, most: 1, line: "fill an empty data folder from a backup",
+			help: `Example:
+  parleyd -c parley.yaml restore backup.tar`, run: onArchive(restore),
+		},
 	}
-	job := backup
-	if words[0] == "restore" {
-		job = restore
+}
+
+func onArchive(job func(ctx context.Context, cfg *config.Config, path string, stdout io.Writer) error) func(context.Context, *invocation) error {
+	return func(ctx context.Context, in *invocation) error {
+		cfg, err := loadConfig(in.arguments, nil)
+		if err != nil {
+			return err
+		}
+		if err := job(ctx, cfg, in.words[0], in.stdout); err != nil {
+			return in.refused(err)
+		}
+		return nil
 	}
-	if err := job(ctx, cfg, words[1], stdout); err != nil {
-		return fmt.Errorf("%w: %s: %w", errRefused, words[0], err)
-	}
-	return nil
 }
 
 // backup writes an archive of the data folder to a new file of mode 0600. The
@@ -147,16 +162,9 @@ func (a *archiver) addDatabase(ctx context.Context, cfg *config.Config, scratch 
 	return a.addFile(backupDatabase, copied)
 }
 
-// vacuumInto copies a SQLite database. Package database offers no statement
-// outside a transaction, which VACUUM needs; its driver is used as it
-// registers it.
+// vacuumInto copies a SQLite database.
 func vacuumInto(ctx context.Context, source, target string) error {
-	source, err := filepath.Abs(source)
-	if err != nil {
-		return err
-	}
-	file := url.URL{Scheme: "file", OmitHost: true, Path: source}
-	db, err := sql.Open("sqlite", file.String()+"?_busy_timeout=30000")
+	db, err := openSQLite(source, "")
 	if err != nil {
 		return err
 	}

@@ -1,14 +1,21 @@
 // Command parleyd is the Parley server: a Nostr relay for contact cards and
 // sealed messages, and a venue for agreements, in one process.
 //
-//	parleyd                    serve everything on loopback from ./parley-data
-//	parleyd -c parley.yaml     serve what the configuration says
-//	parleyd -c FILE -check     read the configuration, say what is wrong, exit
-//	parleyd relay              serve one part alone: relay or venue
-//	parleyd init -origin URL   write a configuration, keys and DNS records
-//	parleyd backup ARCHIVE     write keys, database and relay events to a file
-//	parleyd restore ARCHIVE    fill an empty data folder from it
-//	parleyd -version           say what is running
+//	parleyd                       serve everything on loopback from ./parley-data
+//	parleyd -c parley.yaml        serve what the configuration says
+//	parleyd -c FILE -check        read the configuration, say what is wrong, exit
+//	parleyd relay | venue         serve one part alone
+//	parleyd init -origin URL      write a configuration, keys and DNS records
+//	parleyd backup ARCHIVE        write keys, database and relay events to a file
+//	parleyd restore ARCHIVE       fill an empty data folder from it
+//	parleyd export KEY [FILE]     write what is stored about a person
+//	parleyd erase KEY             remove what is stored about a person
+//	parleyd vacuum                give the space of removed data back to the disk
+//	parleyd key list              list the keys with their states
+//	parleyd key rotate server     put the prepared key of the server in use
+//	parleyd -version              say what is running
+//
+// parleyd VERB -h explains a verb; verb.go has the table.
 //
 // Flags: -c, -check, -version, -log.level, -log.format. Every key of the
 // configuration is explained in deploy/parley.yaml and docs/config.md.
@@ -76,62 +83,39 @@ type arguments struct {
 
 // run does what the arguments ask. Errors that wrap errRefused end with 2.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	if len(args) > 0 && args[0] == "init" {
-		return runInit(args[1:], stdout, stderr)
-	}
-	parsed, parts, err := parseArguments(args, stderr)
-	if err != nil {
+	in := invocation{stdout: stdout, stderr: stderr}
+	flags := in.flagSet("parleyd", usage)
+	flags.BoolVar(&in.check, "check", false, "check the configuration and exit")
+	flags.BoolVar(&in.version, "version", false, "print the version and exit")
+	if err := parse(flags, args); err != nil {
 		return err
 	}
-	if parsed.version {
+	if in.version {
 		fmt.Fprintln(stdout, "parleyd", version())
 		return nil
 	}
-	if len(parts) > 0 && (parts[0] == "backup" || parts[0] == "restore") {
-		cfg, err := loadConfig(parsed, nil)
-		if err != nil {
-			return err
-		}
-		return maintain(ctx, cfg, parts, stdout)
+	if flags.NArg() == 0 {
+		return serveParts(ctx, &in)
 	}
-	cfg, err := loadConfig(parsed, parts)
+	v, rest := findVerb(flags.Args())
+	if v == nil {
+		return fmt.Errorf("%w: %q is no verb and not one part; name relay or venue after the flags, or none for both; parleyd -h lists the verbs",
+			errRefused, strings.Join(flags.Args(), " "))
+	}
+	return v.invoke(ctx, &in, rest)
+}
+
+// serveParts serves the one part that the words name, or all.
+func serveParts(ctx context.Context, in *invocation) error {
+	cfg, err := loadConfig(in.arguments, in.words)
 	if err != nil {
 		return err
 	}
-	if parsed.check {
-		fmt.Fprintln(stdout, "configuration is good")
+	if in.check {
+		fmt.Fprintln(in.stdout, "configuration is good")
 		return nil
 	}
-	return serve(ctx, cfg, newLogger(cfg.Log, stderr))
-}
-
-func parseArguments(args []string, stderr io.Writer) (arguments, []string, error) {
-	var a arguments
-	flags := flag.NewFlagSet("parleyd", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.StringVar(&a.config, "c", "", "configuration `file`; without one everything is served on loopback")
-	flags.BoolVar(&a.check, "check", false, "check the configuration and exit")
-	flags.BoolVar(&a.version, "version", false, "print the version and exit")
-	flags.StringVar(&a.logLevel, "log.level", "", "debug, info, warn or error; overrides the configuration")
-	flags.StringVar(&a.logFormat, "log.format", "", "text or json; overrides the configuration")
-	flags.Usage = func() {
-		fmt.Fprint(stderr, "Usage: parleyd [flags] [relay | venue]\n"+
-			"       parleyd init -origin URL [-c FILE] [-data DIR]\n"+
-			"       parleyd [-c FILE] backup ARCHIVE\n"+
-			"       parleyd [-c FILE] restore ARCHIVE\n\n"+
-			"Serves the relay and the venue, or the named part alone.\n\n")
-		flags.PrintDefaults()
-		fmt.Fprint(stderr, "\nExamples:\n"+
-			"  parleyd                                      on loopback, data in ./parley-data\n"+
-			"  parleyd init -origin https://parley.example  prepare a server for others\n"+
-			"  parleyd -c parley.yaml                       serve it\n")
-	}
-	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
-		return a, nil, err
-	} else if err != nil {
-		return a, nil, fmt.Errorf("%w: see parleyd -h", errRefused)
-	}
-	return a, flags.Args(), nil
+	return serve(ctx, cfg, newLogger(cfg.Log, in.stderr))
 }
 
 // loadConfig reads the file, then what the command line overrides.
@@ -170,8 +154,7 @@ func selectParts(cfg *config.Config, parts []string) error {
 	case len(parts) == 1 && parts[0] == "venue":
 		cfg.Relay.Enabled, cfg.Venue.Enabled = false, true
 	default:
-		return fmt.Errorf("%w: %q is not one part; name relay or venue after the flags, or none for both",
-			errRefused, strings.Join(parts, " "))
+		return fmt.Errorf("%w: %q is not one part", errRefused, strings.Join(parts, " "))
 	}
 	return nil
 }

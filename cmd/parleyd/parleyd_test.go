@@ -17,6 +17,7 @@ import (
 
 	carriernostr "github.com/parleykit/parley/carrier/nostr"
 	"github.com/parleykit/parley/internal/config"
+	"github.com/parleykit/parley/internal/crashtest"
 	"github.com/parleykit/parley/internal/egress"
 	"github.com/parleykit/parley/internal/httpserver"
 	"github.com/parleykit/parley/internal/keys"
@@ -24,6 +25,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if crashtest.IsChild() { // it is killed, and would leave the folder of the scripts behind
+		os.Exit(m.Run())
+	}
 	testscript.Main(m, map[string]func(){"parleyd": main})
 }
 
@@ -32,13 +36,17 @@ func TestCommand(t *testing.T) {
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"occupy":    occupy,
-			"freeport":  freePort,
-			"expand":    expand,
-			"waitfor":   waitFor,
-			"terminate": terminate,
-			"fetch":     fetch,
-			"samekeys":  sameKeys,
+			"occupy":      occupy,
+			"freeport":    freePort,
+			"expand":      expand,
+			"waitfor":     waitFor,
+			"terminate":   terminate,
+			"fetch":       fetch,
+			"samekeys":    sameKeys,
+			"populate":    populate,
+			"absent":      absent,
+			"capture":     capture,
+			"fingerprint": fingerprint,
 		},
 	})
 }

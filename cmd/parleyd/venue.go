@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	carriernostr "github.com/parleykit/parley/carrier/nostr"
 	"github.com/parleykit/parley/internal/database"
 	"github.com/parleykit/parley/internal/keys"
+	"github.com/parleykit/parley/protocol/canonical"
 	"github.com/parleykit/parley/protocol/card"
 	"github.com/parleykit/parley/protocol/message"
 	"github.com/parleykit/parley/venue"
@@ -51,14 +54,14 @@ func (s *server) addVenue(ctx context.Context) error {
 			return v.IsMember(ctx, tx, pubkey, m)
 		},
 		Stranger: func(ctx context.Context, in *carrier.Incoming) bool { return v.Stranger(ctx, in) },
-		Logger:   s.logger, Registerer: s.http.Registry(),
+		Instance: instance(s.cfg.Data), Logger: s.logger, Registerer: s.http.Registry(),
 	})
 	if err != nil {
 		return err
 	}
 	cfg, origin := s.cfg.Venue, s.http.Origin()
 	v, err = venue.New(ctx, venue.Options{
-		DB: db, Outbox: engine, Key: key, Origin: origin.String(), DailyCap: cfg.DailyCap,
+		DB: db, Outbox: engine, Key: key, Origin: origin.String(), DailyCap: cfg.DailyCap, Keep: cfg.Keep(),
 		Hosts:  func(_ context.Context, pubkey string) bool { return cfg.Host(pubkey, origin) },
 		Logger: s.logger, Registerer: s.http.Registry(),
 	})
@@ -67,6 +70,16 @@ func (s *server) addVenue(ctx context.Context) error {
 	}
 	s.services = append(s.services, engine, v)
 	return nil
+}
+
+// instance names this server among those of one database: by its machine and
+// its data folder, which belongs to one process.
+func instance(data string) string {
+	host, _ := os.Hostname()
+	if full, err := filepath.Abs(data); err == nil {
+		data = full
+	}
+	return canonical.Digest([]byte(host + "\n" + data))
 }
 
 // venueRelays are the configured relays, or the own one.

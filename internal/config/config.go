@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/parleykit/parley/internal/egress"
 	"github.com/parleykit/parley/internal/httpserver"
@@ -122,6 +123,8 @@ type Venue struct {
 	HostsListed []PublicKey `yaml:"hosts_listed"`
 	// DailyCap is how many rooms one initiator may open in 24 hours.
 	DailyCap int `yaml:"daily_cap"`
+	// KeepDays is how many days a closed room stays stored.
+	KeepDays int `yaml:"keep_days"`
 }
 
 // Egress is the section of outgoing connections.
@@ -146,7 +149,7 @@ func Default() Config {
 			MaxConnections: 4096, MaxConnectionsPerIP: 1024,
 			MaxSubscriptions: 64, MaxFilters: 16, MaxLimit: 500, EventsPerSecond: 200,
 		},
-		Venue:  Venue{Enabled: true, Relays: []string{}, Hosts: Auto, HostsListed: []PublicKey{}, DailyCap: 50},
+		Venue:  Venue{Enabled: true, Relays: []string{}, Hosts: Auto, HostsListed: []PublicKey{}, DailyCap: 50, KeepDays: 365},
 		Egress: Egress{Allow: []Allow{}},
 	}
 }
@@ -199,6 +202,9 @@ func (r *Relay) Recipient(pubkey string, own httpserver.Origin) bool {
 func (v *Venue) Host(pubkey string, own httpserver.Origin) bool {
 	return v.Hosts.admits(pubkey, v.HostsListed, own)
 }
+
+// Keep is KeepDays for venue.Options.
+func (v *Venue) Keep() time.Duration { return time.Duration(v.KeepDays) * 24 * time.Hour }
 
 func (p Policy) admits(pubkey string, listed []PublicKey, own httpserver.Origin) bool {
 	if p == Anyone || p == Auto && own.Loopback() {

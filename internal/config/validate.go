@@ -102,6 +102,7 @@ func (v *Venue) validate(m *mistakes) {
 	}
 	m.policy("venue.hosts", v.Hosts)
 	m.within("venue.daily_cap", v.DailyCap, 1, 1_000_000)
+	m.within("venue.keep_days", v.KeepDays, 1, 36_500)
 }
 
 // mistakes collects errors that begin with the path of a key.

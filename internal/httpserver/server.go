@@ -25,6 +25,9 @@ const (
 	idleTimeout       = 2 * time.Minute
 )
 
+// times cut clients that are slow to ask or to read.
+type times struct{ header, read, write, idle time.Duration }
+
 // Options of New.
 type Options struct {
 	// Listen is host:port of the public listener; port 0 takes a free one, ""
@@ -92,6 +95,7 @@ type Server struct {
 	mux      *http.ServeMux
 	upgraded upgradedConns
 	draining atomic.Bool
+	times    times
 
 	mu      sync.Mutex // guards groups, running
 	groups  map[string]*routeGroup
@@ -106,6 +110,7 @@ func New(opts Options) (*Server, error) {
 	s := &Server{
 		opts: opts, logger: opts.Logger.With("component", "http"),
 		mux: http.NewServeMux(), inside: newInside(), groups: map[string]*routeGroup{},
+		times: times{readHeaderTimeout, readTimeout, writeTimeout, idleTimeout},
 	}
 	if err := s.loadCertificate(); err != nil {
 		return nil, err
@@ -277,10 +282,10 @@ func (s *Server) httpServer(handler http.Handler, base context.Context) *http.Se
 	return &http.Server{
 		Handler:           handler,
 		Protocols:         &protocols,
-		ReadHeaderTimeout: readHeaderTimeout,
-		ReadTimeout:       readTimeout,  // a taken-over connection has no deadline
-		WriteTimeout:      writeTimeout, // a stream lifts it by http.ResponseController
-		IdleTimeout:       idleTimeout,
+		ReadHeaderTimeout: s.times.header,
+		ReadTimeout:       s.times.read,  // a taken-over connection has no deadline
+		WriteTimeout:      s.times.write, // a stream lifts it by http.ResponseController
+		IdleTimeout:       s.times.idle,
 		MaxHeaderBytes:    maxHeader,
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ErrorLog:          slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),

@@ -26,6 +26,9 @@ var _ crypto.Signer = Ed25519{}
 // Ed25519 opens the key of a purpose. ErrNoKey when there is none.
 func (d *Dir) Ed25519(p Purpose) (*Ed25519, error) { return open(d, p, parseEd25519) }
 
+// OpenEd25519 opens one key that List named, whatever its state.
+func (d *Dir) OpenEd25519(f File) (*Ed25519, error) { return openFile(f, parseEd25519) }
+
 // EnsureEd25519 opens the key of a purpose and makes one when there is none.
 func (d *Dir) EnsureEd25519(p Purpose) (*Ed25519, error) {
 	return ensure(d, p, d.Ed25519, generateEd25519, d.storeEd25519)

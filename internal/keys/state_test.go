@@ -50,6 +50,16 @@ func TestRotate_makesTheNextKeyActiveAndKeepsTheOldOne(t *testing.T) {
 	if active, err := dir.EnsureEd25519(Server); err != nil || active.KID() != next.KID() {
 		t.Errorf("after rotating: %v, %v", active, err)
 	}
+	files, err := dir.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		key, err := dir.OpenEd25519(file)
+		if err != nil || key.KID() != file.KID {
+			t.Errorf("opening the %s key %s: %v", file.State, file.KID, err)
+		}
+	}
 	want := []string{"server." + next.KID(), "server." + old.KID() + ".retired"}
 	slices.Sort(want)
 	if got := names(t, dir); !slices.Equal(got, want) {
