@@ -56,7 +56,7 @@ func (r *Room) checkState(c Command, now time.Time) *Refusal {
 	_, decided := r.decisions[c.ParticipantID]
 	switch {
 	case r.outcome == OutcomeExpired || !r.Closed() && !now.Before(r.agreement.Deadline.Time):
-		return refuse(CodeExpired, "the deadline has come")
+		return refuse(CodeExpired, "the deadline has come by the venue's clock")
 	case r.Closed():
 		return refuse(CodeClosed, "the outcome is %s", r.outcome)
 	case c.Revision != r.agreement.Revision || c.RevisionDigest != r.digest:

@@ -66,7 +66,7 @@ func open(a *Agreement, sig *nostr.Event, assurance string, now time.Time) (*Roo
 	}
 	cmd := r.command(a.Participants[0].ID, ActionPropose)
 	if !now.Before(a.Deadline.Time) {
-		return nil, refuse(CodeExpired, "the deadline has come")
+		return nil, refuse(CodeExpired, "the deadline has come by the venue's clock")
 	}
 	if ref := r.checkProof(cmd, sig, assurance, now); ref != nil {
 		return nil, ref

@@ -117,7 +117,7 @@ func VerifySignature(ev nostr.Event, a *Agreement, digest, action, body, pubkey 
 		return r
 	}
 	if created(ev).After(now.Add(MaxSkew)) {
-		return refuse(CodeSignatureInvalid, "created_at is more than 15 minutes ahead")
+		return refuse(CodeSignatureInvalid, "created_at is more than 15 minutes ahead of the venue's clock")
 	}
 	return nil
 }

@@ -34,12 +34,12 @@ var (
 
 // Document lists what a client needs to use one server.
 type Document struct {
-	Schema    string         `json:"schema"`     // Origin + "/schemas/server/v1"
-	Origin    string         `json:"origin"`     // such as "https://parley.example"
-	Name      string         `json:"name"`       // at most 100 bytes
-	Relay     string         `json:"relay"`      // ws:// or wss:// URL, empty without a relay
-	Venue     *Venue         `json:"venue"`      // nil without a venue
-	ServerKey string         `json:"server_key"` // base64url of 32 bytes, Ed25519
+	Schema    string         `json:"schema"`         // Origin + "/schemas/server/v1"
+	Origin    string         `json:"origin"`         // such as "https://parley.example"
+	Name      string         `json:"name"`           // at most 100 bytes
+	Relay     string         `json:"relay"`          // ws:// or wss:// URL, empty without a relay
+	Venue     *Venue         `json:"venue,omitzero"` // nil without a venue, and then left out
+	ServerKey string         `json:"server_key"`     // base64url of 32 bytes, Ed25519
 	IssuedAt  canonical.Time `json:"issued_at"`
 }
 

@@ -102,3 +102,15 @@ func FuzzOpen(f *testing.F) {
 		}
 	})
 }
+
+func TestAServerWithoutAVenueHasADocumentThatOpens(t *testing.T) {
+	doc := document()
+	doc.Venue = nil
+	data, err := Sign(doc, newSeedKey(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if opened, err := Open(data); err != nil || opened.Venue != nil {
+		t.Errorf("opened %+v, %v", opened, err)
+	}
+}
