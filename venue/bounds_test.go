@@ -2,50 +2,12 @@ package venue
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
-	"github.com/parleykit/parley/internal/database/databasetest"
 	"github.com/parleykit/parley/protocol/agreement"
 )
-
-func TestIdempotency_ownersDoNotSweepEachOther(t *testing.T) {
-	db := databasetest.Open(t)
-	if err := db.Migrate(t.Context(), "venue", migrations); err != nil {
-		t.Fatal(err)
-	}
-	now := time.Unix(1_000_000, 0)
-	var r replies
-	err := db.Tx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
-		for _, row := range []struct {
-			scope   string
-			expires time.Time
-		}{{"venue/a/p1", now}, {"venue/a/p2", now.Add(time.Second)}, {"approval/x", now}} {
-			if err := r.remember(ctx, tx, row.scope, "the-key", "hash", "answer of "+row.scope, row.expires); err != nil {
-				return err
-			}
-		}
-		if n, err := r.sweep(ctx, tx, "venue/", now, 10); n != 1 || err != nil {
-			t.Errorf("swept %d, %v; want the one that expired", n, err)
-		}
-		for scope, want := range map[string]bool{"venue/a/p1": false, "venue/a/p2": true, "approval/x": true} {
-			response, found, err := r.seen(ctx, tx, scope, "the-key", "hash")
-			if found != want || err != nil || found && response != "answer of "+scope {
-				t.Errorf("%s: %q, %v, %v", scope, response, found, err)
-			}
-		}
-		if _, _, err := r.seen(ctx, tx, "approval/x", "the-key", "other hash"); !errors.Is(err, errKeyConflict) {
-			t.Errorf("another request under a used key: %v", err)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func TestRation_forgetsAndStaysBounded(t *testing.T) {
 	now := time.Unix(1_000_000, 0)

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/nbd-wtf/go-nostr"
 
+	"github.com/parleykit/parley/internal/idempotency"
 	"github.com/parleykit/parley/protocol/agreement"
 	"github.com/parleykit/parley/protocol/canonical"
 	"github.com/parleykit/parley/protocol/message"
@@ -70,13 +71,13 @@ func (v *Venue) command(ctx context.Context, tx *sql.Tx, req CommandRequest, act
 	if err := v.settle(ctx, tx, r); err != nil {
 		return nil, err
 	}
-	scope, hash, err := v.claim(id, *cmd)
+	keyed, err := keyedRequest(req.Key, *cmd)
 	if err != nil {
 		return refused(id, err)
 	}
-	seq, seen, err := v.store.replies.seen(ctx, tx, scope, req.Key, hash)
+	seq, seen, err := idempotency.Find(ctx, tx, keyed)
 	switch {
-	case errors.Is(err, errKeyConflict):
+	case errors.Is(err, idempotency.ErrConflict):
 		return refused(id, refuse(agreement.CodeKeyConflict, "this key stands for another command"))
 	case err != nil:
 		return nil, err
@@ -88,7 +89,7 @@ func (v *Venue) command(ctx context.Context, tx *sql.Tx, req CommandRequest, act
 		return refused(id, err)
 	}
 	expires := r.deadline.Add(keyLifetime)
-	if err := v.store.replies.remember(ctx, tx, scope, req.Key, hash, strconv.FormatInt(e.seq, 10), expires); err != nil {
+	if err := idempotency.Keep(ctx, tx, keyed, strconv.FormatInt(e.seq, 10), expires); err != nil {
 		return nil, err
 	}
 	return &Result{AgreementID: id, Event: e.data, Outcome: r.outcome}, nil
@@ -139,18 +140,20 @@ func readCommand(req CommandRequest) (*agreement.Command, error) {
 	return agreement.ParseCommand(req.Command)
 }
 
-// claim is under what a command's key is remembered: whose it is, and the hash
-// of the command's canonical bytes.
-func (v *Venue) claim(id string, cmd agreement.Command) (scope, hash string, err error) {
+// keyedRequest is a command as its key stands for it: a key belongs to one
+// participant of one room.
+func keyedRequest(key string, cmd agreement.Command) (idempotency.Request, error) {
 	data, err := cmd.Canonical()
 	if err != nil {
-		return "", "", refuse(agreement.CodeInvalid, "text without a canonical form")
+		return idempotency.Request{}, refuse(agreement.CodeInvalid, "text without a canonical form")
 	}
-	return scopeOwner + id + "/" + cmd.ParticipantID, canonical.Digest(data), nil
+	return idempotency.Request{
+		Scope: keyOwner + "/" + cmd.AgreementID + "/" + cmd.ParticipantID, Key: key, Hash: canonical.Digest(data),
+	}, nil
 }
 
-// scopeOwner starts the scope of every idempotency key of the venue.
-const scopeOwner = "venue/"
+// keyOwner begins the scope of every idempotency key of the venue.
+const keyOwner = "venue"
 
 // repeat answers a command that was accepted before.
 func (v *Venue) repeat(ctx context.Context, tx *sql.Tx, r *record, stored string) (*Result, error) {

@@ -60,6 +60,7 @@ func (s *stage) newAgent(id string) *agent {
 	a := &agent{stage: s, id: id, key: newKey(s.t), news: make(chan struct{}, 1)}
 	relays, err := nostr.New(nostr.Options{
 		Relays: []string{s.relay.URL}, Signer: a.key, Dialer: egress.New(egress.Options{AllowLoopback: true}), Now: s.clock.now,
+		Reconnect: carrier.Backoff{Base: 20 * time.Millisecond, Cap: 100 * time.Millisecond},
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -70,7 +71,7 @@ func (s *stage) newAgent(id string) *agent {
 		Resolve: func(context.Context, string) ([]carrier.Address, error) {
 			return []carrier.Address{{Scheme: nostr.Scheme, Address: s.relay.URL}}, nil
 		},
-		Handle: a.handle,
+		Handle: a.handle, Retry: carrier.Backoff{Base: 50 * time.Millisecond, Cap: 200 * time.Millisecond},
 	})
 	if err != nil {
 		s.t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/parleykit/parley/internal/idempotency"
 	"github.com/parleykit/parley/protocol/agreement"
 )
 
@@ -72,13 +73,13 @@ func (v *Venue) ExpireDue(ctx context.Context) (closed int, err error) {
 			return closed, err
 		}
 		for _, room := range rooms {
-			switch err := v.expire(ctx, room.agreement); {
+			switch expired, err := v.expire(ctx, room.agreement); {
 			case ctx.Err() != nil:
 				return closed, ctx.Err()
 			case err != nil:
 				v.metrics.failures.Inc()
 				v.logger.ErrorContext(ctx, "room not expired", "agreement", room.agreement, "err", err)
-			default:
+			case expired:
 				closed++
 			}
 		}
@@ -86,14 +87,16 @@ func (v *Venue) ExpireDue(ctx context.Context) (closed int, err error) {
 	}
 }
 
-func (v *Venue) expire(ctx context.Context, id string) error {
-	return v.opts.DB.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+// expire closes a room at its deadline, unless a command or another process did.
+func (v *Venue) expire(ctx context.Context, id string) (expired bool, err error) {
+	err = v.opts.DB.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		r, err := v.store.record(ctx, tx, id)
-		if err != nil || r == nil {
+		if expired = r != nil && r.due(v.now()); err != nil || !expired {
 			return err
 		}
 		return v.settle(ctx, tx, r)
 	})
+	return expired, err
 }
 
 // dueRoom is an open room past its deadline.
@@ -149,7 +152,7 @@ func (v *Venue) sweep(ctx context.Context, now time.Time) error {
 			return v.store.removeClosed(ctx, tx, now.Add(-v.opts.Keep), batch)
 		},
 		func(ctx context.Context, tx *sql.Tx) (int64, error) {
-			return v.store.replies.sweep(ctx, tx, scopeOwner, now, batch)
+			return idempotency.Sweep(ctx, tx, keyOwner, now, batch)
 		},
 	} {
 		for removed := int64(batch); removed == batch; {

@@ -13,8 +13,7 @@ import (
 // store keeps rooms in the database; every method runs in the caller's
 // transaction.
 type store struct {
-	cache   *roomCache
-	replies replies
+	cache *roomCache
 }
 
 // record is the row of one room without its revision and bundle.

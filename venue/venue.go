@@ -113,7 +113,7 @@ func New(ctx context.Context, opts Options) (*Venue, error) {
 		return nil, err
 	}
 	opts.setDefaults()
-	if err := opts.DB.Migrate(ctx, "venue", migrations); err != nil {
+	if err := Migrate(ctx, opts.DB); err != nil {
 		return nil, fmt.Errorf("venue: %w", err)
 	}
 	v := &Venue{

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/parleykit/parley/carrier"
 	"github.com/parleykit/parley/carrier/nostr"
@@ -75,7 +76,7 @@ func (s *Server) newEngine(t testing.TB, relayURL string, o venue.Options) *carr
 	t.Helper()
 	relays, err := nostr.New(nostr.Options{
 		Relays: []string{relayURL}, Signer: s.Key, Dialer: egress.New(egress.Options{AllowLoopback: true}),
-		Now: o.Now, Logger: o.Logger,
+		Now: o.Now, Logger: o.Logger, Reconnect: carrier.Backoff{Base: 20 * time.Millisecond, Cap: 100 * time.Millisecond},
 	})
 	if err != nil {
 		t.Fatalf("making the venue's carrier: %v", err)
@@ -93,6 +94,7 @@ func (s *Server) newEngine(t testing.TB, relayURL string, o venue.Options) *carr
 			return s.Venue.IsMember(ctx, tx, pubkey, m)
 		},
 		Stranger: func(ctx context.Context, in *carrier.Incoming) bool { return s.Venue.Stranger(ctx, in) },
+		Retry:    carrier.Backoff{Base: 50 * time.Millisecond, Cap: 200 * time.Millisecond}, // tests do not wait
 	})
 	if err != nil {
 		t.Fatalf("making the venue's engine: %v", err)
