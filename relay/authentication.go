@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -44,7 +45,7 @@ func checkAuth(ev *nostr.Event, challenge, origin string, now time.Time) error {
 	case relay == nil || !sameRelay(relay[1], origin):
 		return errors.New("the relay tag names another relay")
 	case at.After(now.Add(authWindow)) || at.Before(now.Add(-authWindow)):
-		return errors.New("created_at is not within ten minutes of now")
+		return fmt.Errorf("created_at is %s, more than ten minutes", apart(at, now))
 	case !ev.CheckID():
 		return errors.New("the id is not the hash of the event")
 	}

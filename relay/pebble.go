@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -15,21 +16,37 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// ErrStoreClosed is returned by the methods of a closed store.
-var ErrStoreClosed = errors.New("relay: store is closed")
+// Errors of the embedded store.
+var (
+	// ErrStoreClosed is returned by the methods of a closed store.
+	ErrStoreClosed = errors.New("relay: store is closed")
+	// ErrDiskFull says that too little space is left to store events. Nothing
+	// was written; with space again the next event is stored.
+	ErrDiskFull = errors.New("relay: the disk of the event store is full")
+)
+
+// diskReserve is the space in bytes that the store leaves free: a write that
+// fails in its middle ends the process, and it needs room to tidy up.
+const diskReserve = 64 << 20
 
 // pebbleStore is the embedded Store.
 type pebbleStore struct {
 	db      *pebble.DB
+	fs      vfs.FS
+	dir     string
+	reserve uint64
+	logger  pebbleLogger
 	writing sync.Mutex   // held by the one running Commit or Sweep
 	life    sync.RWMutex // read-locked by every running call
 	closed  bool
 }
 
 // OpenPebble opens, or creates, an embedded store in the folder dir. One
-// process at a time may hold it open. A nil logger discards. An error of the
-// disk that leaves the store unusable ends the process: its commits could no
-// longer be trusted.
+// process at a time may hold it open. A nil logger discards. With less than 64
+// MiB of free space Commit and Sweep give ErrDiskFull. An error of the disk in
+// the middle of a write ends the process with exit code 1, since the store
+// shows events by then that are not durable; all that was committed is there
+// after the next start.
 func OpenPebble(dir string, logger *slog.Logger) (Store, error) {
 	return openPebble(dir, logger, vfs.Default)
 }
@@ -39,17 +56,18 @@ func openPebble(dir string, logger *slog.Logger, fs vfs.FS) (*pebbleStore, error
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
+	lines := pebbleLogger{logger}
 	opts := &pebble.Options{
 		FormatMajorVersion: pebble.FormatColumnarBlocks,
 		CacheSize:          64 << 20,
 		MemTableSize:       16 << 20,
-		Logger:             pebbleLogger{logger},
+		Logger:             lines,
 		FS:                 fs,
 	}
 	for i := range opts.Levels {
 		opts.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
-	db, err := pebble.Open(dir, opts)
+	db, err := openDB(dir, opts)
 	if errors.Is(err, syscall.EAGAIN) {
 		return nil, fmt.Errorf("opening event store: another process uses %s", dir)
 	}
@@ -59,7 +77,17 @@ func openPebble(dir string, logger *slog.Logger, fs vfs.FS) (*pebbleStore, error
 	if err := checkFormat(db); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &pebbleStore{db: db}, nil
+	return &pebbleStore{db: db, fs: fs, dir: dir, reserve: diskReserve, logger: lines}, nil
+}
+
+// openDB is pebble.Open, which panics when it cannot sync a new store's folder.
+func openDB(dir string, opts *pebble.Options) (db *pebble.DB, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v", p)
+		}
+	}()
+	return pebble.Open(dir, opts)
 }
 
 // checkFormat writes the format number into a new store and refuses a store
@@ -91,10 +119,29 @@ func (l pebbleLogger) Errorf(format string, args ...any) {
 	l.logger.Error("event store", "detail", fmt.Sprintf(format, args...))
 }
 
-// Fatalf must not return (pebble.Logger).
+// exit ends the process; tests put something else here that does not return.
+var exit = os.Exit
+
+// Fatalf must not return (pebble.Logger). A panic would not do: who contains
+// it goes on with a store that reads back what it could not sync.
 func (l pebbleLogger) Fatalf(format string, args ...any) {
-	l.Errorf(format, args...)
-	panic("relay: event store: " + fmt.Sprintf(format, args...))
+	l.logger.Error("the event store failed and ends the process; see to the disk and start again, nothing that was answered is lost",
+		"detail", fmt.Sprintf(format, args...))
+	exit(1)
+}
+
+// commit makes a transaction durable.
+func (s *pebbleStore) commit(tx pebbleTx) error {
+	usage, err := s.fs.GetDiskUsage(s.dir)
+	if err == nil && usage.AvailBytes < s.reserve {
+		return fmt.Errorf("%w: %d MiB are free, %d are needed", ErrDiskFull, usage.AvailBytes>>20, s.reserve>>20)
+	}
+	defer func() { // Pebble panics where it cannot begin a new log, and stands still then
+		if p := recover(); p != nil {
+			s.logger.Fatalf("%v", p)
+		}
+	}()
+	return tx.commit()
 }
 
 // get copies the value of key; found is false when there is none.
@@ -150,7 +197,7 @@ func (s *pebbleStore) Commit(_ context.Context, batch []*Record, quota int) ([]O
 			return nil, err
 		}
 	}
-	if err := tx.commit(); err != nil {
+	if err := s.commit(tx); err != nil {
 		return nil, err
 	}
 	return outcomes, nil
@@ -162,7 +209,13 @@ func (s *pebbleStore) Check(_ context.Context, rec *Record, quota int) (Outcome,
 		return 0, err
 	}
 	defer s.life.RUnlock()
-	return decide(s.db, rec, quota)
+	outcome, err := decide(s.db, rec, quota)
+	if outcome == Stored || err != nil {
+		return outcome, err
+	}
+	s.writing.Lock() // a commit shows its events before they are synced
+	defer s.writing.Unlock()
+	return outcome, nil
 }
 
 // Sweep implements Store.
@@ -194,7 +247,7 @@ func (s *pebbleStore) Sweep(ctx context.Context, now time.Time, limit int) (int,
 	if err := it.Error(); err != nil {
 		return 0, fmt.Errorf("reading expirations: %w", err)
 	}
-	return n, tx.commit()
+	return n, s.commit(tx)
 }
 
 // Close implements Store.

@@ -139,7 +139,18 @@ func (tx pebbleTx) remove(id string) error {
 	if err != nil {
 		return err
 	}
-	if err := tx.Delete(eventKey(id), nil); err != nil {
+	if rec.Event.Kind == kindDeletion {
+		if err := tx.forgetDeletion(rec.Event); err != nil {
+			return err
+		}
+	}
+	return tx.takeOut(rec)
+}
+
+// takeOut is remove for an event that was read; what a deletion request asked
+// for stays deleted.
+func (tx pebbleTx) takeOut(rec *Record) error {
+	if err := tx.Delete(eventKey(rec.Event.ID), nil); err != nil {
 		return err
 	}
 	for _, key := range indexKeys(rec) {
@@ -149,11 +160,6 @@ func (tx pebbleTx) remove(id string) error {
 	}
 	if err := tx.forgetAddress(rec.Event); err != nil {
 		return err
-	}
-	if rec.Event.Kind == kindDeletion {
-		if err := tx.forgetDeletion(rec.Event); err != nil {
-			return err
-		}
 	}
 	return tx.count(rec.Recipient, -1)
 }
@@ -207,21 +213,24 @@ func (tx pebbleTx) deleteID(id string, del *nostr.Event) error {
 
 // deleteAddress deletes the versions up to the time of the request.
 func (tx pebbleTx) deleteAddress(a address, del *nostr.Event) error {
-	key := a.key(tableDeletedAt)
-	before, found, err := getNumber(tx, key)
-	if err != nil {
+	if err := tx.bury(a, int64(del.CreatedAt)); err != nil {
 		return err
-	}
-	if !found || before < int64(del.CreatedAt) {
-		if err := tx.Set(key, number(int64(del.CreatedAt)), nil); err != nil {
-			return err
-		}
 	}
 	at, id, found, err := currentVersion(tx, a)
 	if err != nil || !found || at > del.CreatedAt {
 		return err
 	}
 	return tx.remove(id)
+}
+
+// bury remembers that the versions of a up to a time are deleted.
+func (tx pebbleTx) bury(a address, until int64) error {
+	key := a.key(tableDeletedAt)
+	before, found, err := getNumber(tx, key)
+	if err != nil || found && before >= until {
+		return err
+	}
+	return tx.Set(key, number(until), nil)
 }
 
 // forgetDeletion drops what applyDeletion remembered, unless another request

@@ -90,11 +90,11 @@ func (r *Relay) rejectKind(_ context.Context, ev *nostr.Event) (bool, string) {
 func (r *Relay) rejectPolicy(ctx context.Context, ev *nostr.Event) (bool, string) {
 	now := r.opts.Now()
 	text := ""
-	switch {
+	switch created := time.Unix(int64(ev.CreatedAt), 0); {
 	case len(ev.Tags) > r.opts.Limits.EventTags:
 		text = fmt.Sprintf("invalid: more than %d tags", r.opts.Limits.EventTags)
-	case time.Unix(int64(ev.CreatedAt), 0).After(now.Add(r.opts.Limits.CreatedAhead)):
-		text = "invalid: created_at is too far in the future"
+	case created.After(now.Add(r.opts.Limits.CreatedAhead)):
+		text = "invalid: created_at is " + apart(created, now)
 	default:
 		text = r.checkExpiration(ctx, ev, now)
 	}
@@ -115,7 +115,7 @@ func (r *Relay) checkExpiration(ctx context.Context, ev *nostr.Event, now time.T
 		return "invalid: the expiration tag is not a Unix time"
 	}
 	if ok && at <= now.Unix() {
-		return "invalid: the event is expired"
+		return "invalid: the event is expired, its expiration is " + apart(time.Unix(at, 0), now)
 	}
 	if last := now.Add(r.retention(ev.Kind)).Unix(); !ok || at > last {
 		at = last

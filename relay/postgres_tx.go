@@ -88,12 +88,7 @@ const (
 // write queues the changes and returns the ids that are stored.
 func (s *postgresState) write(batch *pgx.Batch) (ids []string) {
 	if len(s.newStones) > 0 {
-		keys := slices.Sorted(maps.Keys(s.newStones))
-		columns, times := make([][]byte, len(keys)), make([]int64, len(keys))
-		for i, key := range keys {
-			columns[i], times[i] = []byte(key), s.newStones[key]
-		}
-		batch.Queue(burySQL, columns, times)
+		bury(batch, s.newStones)
 	}
 	if len(s.gone) > 0 {
 		var ids, recipients [][]byte
@@ -114,6 +109,16 @@ func (s *postgresState) write(batch *pgx.Batch) (ids []string) {
 		batch.Queue(notifySQL, notifyChannel, strings.Join(part, ""))
 	}
 	return ids
+}
+
+// bury queues tombstones, given by key with the time of the deletion.
+func bury(batch *pgx.Batch, stones map[string]int64) {
+	keys := slices.Sorted(maps.Keys(stones))
+	columns, times := make([][]byte, len(keys)), make([]int64, len(keys))
+	for i, key := range keys {
+		columns[i], times[i] = []byte(key), stones[key]
+	}
+	batch.Queue(burySQL, columns, times)
 }
 
 // insert queues the rows of the new events.

@@ -96,6 +96,18 @@ type Store interface {
 	// Sweep removes at most limit events that expired at or before now and
 	// returns how many it removed.
 	Sweep(ctx context.Context, now time.Time, limit int) (int, error)
+	// Involving yields every stored event that is by a person, given as a
+	// public key in 64 lowercase hex digits, or has it in a p tag, in no order
+	// and also when it has expired.
+	Involving(ctx context.Context, person string) iter.Seq2[*Record, error]
+	// Erase removes at most limit of the events of Involving and returns how
+	// many it removed. Those events, and of replaceable ones every version up
+	// to now, are Deleted from then on. What the person's own deletion requests
+	// asked for stays deleted.
+	Erase(ctx context.Context, person string, now time.Time, limit int) (int, error)
+	// Compact gives the space of removed events back to the disk, where no
+	// server of its own does that. It may take minutes.
+	Compact(ctx context.Context) error
 	// Close waits for running calls and releases the store.
 	Close() error
 }
