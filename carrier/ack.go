@@ -68,6 +68,26 @@ func (e *Engine) applyAnswer(ctx context.Context, tx *sql.Tx, in *arrival) (matc
 		matched, err = e.applyNack(ctx, tx, in, body)
 		return matched, nil, err
 	}
+	return e.settle(ctx, tx, in, id, reason)
+}
+
+// takeResult settles the request that a result answers: who answers it has it,
+// although a venue acknowledges members only.
+func (e *Engine) takeResult(ctx context.Context, tx *sql.Tx, in *arrival) (*Change, error) {
+	if in.Message.Type != message.TypeAgreementResult {
+		return nil, nil
+	}
+	var body message.AgreementResult
+	if err := message.DecodeBody(in.Message, &body); err != nil {
+		return nil, nil //nolint:nilerr // Parse has checked the body; a broken one names nothing
+	}
+	_, change, err := e.settle(ctx, tx, in, body.InReplyTo, "")
+	return change, err
+}
+
+// settle notes in the outbox that the recipient has answered a message, or for
+// a nack only why it could not be put together.
+func (e *Engine) settle(ctx context.Context, tx *sql.Tx, in *arrival, id, reason string) (matched bool, change *Change, err error) {
 	var seq, created int64
 	var typ string
 	var state State
@@ -79,11 +99,7 @@ func (e *Engine) applyAnswer(ctx context.Context, tx *sql.Tx, in *arrival) (matc
 	if err != nil {
 		return false, nil, err
 	}
-	if in.Message.Type == message.TypeNack {
-		_, err = tx.ExecContext(ctx, "UPDATE carrier_outbox SET reason = $1 WHERE seq = $2", reason, seq)
-		return true, nil, err
-	}
-	if state == StateAcked {
+	if in.Message.Type == message.TypeNack || state == StateAcked {
 		if reason != "" {
 			_, err = tx.ExecContext(ctx, "UPDATE carrier_outbox SET reason = $1 WHERE seq = $2", reason, seq)
 		}

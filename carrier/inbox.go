@@ -210,6 +210,15 @@ func (e *Engine) take(ctx context.Context, tx *sql.Tx, in *arrival) (receipt, er
 		}
 	}
 	got.changes = []Change{inboxChange(&in.Incoming, state)}
+	if in.trusted {
+		change, err := e.takeResult(ctx, tx, in)
+		if err != nil {
+			return receipt{}, err
+		}
+		if change != nil {
+			got.changes = append(got.changes, *change)
+		}
+	}
 	return got, nil
 }
 

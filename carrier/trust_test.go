@@ -177,6 +177,28 @@ func TestApplicationMayTakeCertainTypesFromStrangers(t *testing.T) {
 	})
 }
 
+func TestAResultSettlesTheRequestItAnswers(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		alice := w.add("alice").start()
+		venue := w.add("venue", func(o *carrier.Options) {
+			o.Stranger = func(context.Context, *carrier.Incoming) bool { return true }
+		}).start()
+		alice.knows(venue)
+		query := alice.message(venue, message.TypeAgreementQuery, message.AgreementQuery{AgreementID: alice.text(alice, "x").ID}, time.Hour)
+		if err := alice.Send(t.Context(), query); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		alice.wantOut(query, carrier.StateSent) // a stranger is not acked
+		refusal := message.AgreementResult{InReplyTo: query.ID, Refusal: &message.Refusal{Code: "unknown_agreement"}}
+		if err := venue.Send(t.Context(), venue.message(alice, message.TypeAgreementResult, refusal, time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		alice.wantOut(query, carrier.StateAcked)
+	})
+}
+
 func TestMembersAreAckedAndProcessedLikeContacts(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		member, other := w.add("member").start(), w.add("other").start()

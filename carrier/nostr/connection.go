@@ -108,7 +108,7 @@ func (c *connection) read() {
 
 func (c *connection) dispatch(f frame) {
 	switch f.label {
-	case labelEvent, labelEOSE, labelClosed:
+	case labelEvent, labelEOSE, labelClosed, labelNegMsg, labelNegErr:
 		c.mu.Lock()
 		r := c.requests[f.id]
 		c.mu.Unlock()
@@ -245,14 +245,20 @@ type request struct {
 	first   *frame // read ahead; only the reader of next touches it
 }
 
-// open sends a REQ.
-func (c *connection) open(ctx context.Context, filters nostr.Filters) (*request, error) {
+// expect makes a request whose answers are awaited from now on.
+func (c *connection) expect(filters nostr.Filters) *request {
 	r := &request{conn: c, filters: filters, frames: make(chan frame, queueLength), done: make(chan struct{})}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.serial++
 	r.id = "r" + strconv.Itoa(c.serial)
 	c.requests[r.id] = r
-	c.mu.Unlock()
+	return r
+}
+
+// open sends a REQ.
+func (c *connection) open(ctx context.Context, filters nostr.Filters) (*request, error) {
+	r := c.expect(filters)
 	data := append([]byte(`["REQ","`), r.id...)
 	data = append(data, '"')
 	for _, f := range filters {

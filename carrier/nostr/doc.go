@@ -4,8 +4,8 @@
 // Standards: NIP-01 (EVENT, REQ, CLOSE, OK, EOSE, CLOSED, NOTICE and the
 // machine-readable prefixes), NIP-42 (authentication of the client), NIP-59
 // (wraps are read for 49 hours before the cursor, since their created_at lies
-// up to two days back). Not implemented: COUNT, NIP-77, compression, several
-// keys on one connection.
+// up to two days back), NIP-77 (the client's side). Not implemented: COUNT,
+// compression, several keys on one connection.
 //
 // Trust: a relay may withhold, delay, repeat and invent. Of every event the
 // id, the signature and the filter it was asked with are checked; it is handed

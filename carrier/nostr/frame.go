@@ -6,9 +6,11 @@ import (
 	"io"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/parleykit/parley/internal/negentropy"
 )
 
-// Labels of what a relay sends (NIP-01, NIP-42).
+// Labels of what a relay sends (NIP-01, NIP-42, NIP-77).
 const (
 	labelEvent  = "EVENT"
 	labelOK     = "OK"
@@ -16,6 +18,8 @@ const (
 	labelClosed = "CLOSED"
 	labelNotice = "NOTICE"
 	labelAuth   = "AUTH"
+	labelNegMsg = "NEG-MSG"
+	labelNegErr = "NEG-ERR"
 )
 
 // frame is one message of a relay.
@@ -23,7 +27,7 @@ type frame struct {
 	label string
 	id    string // of the subscription, or of the event in an OK
 	ok    bool
-	text  string // reason, notice or challenge
+	text  string // reason, notice, challenge or hex of a reconciliation
 	event []byte // raw JSON, not checked
 }
 
@@ -61,7 +65,11 @@ func (f *frame) readArguments(dec *jsontext.Decoder) (err error) {
 		return f.readOK(dec)
 	case labelEOSE:
 		f.id, err = readString(dec, maxID)
-	case labelClosed:
+	case labelNegMsg:
+		if f.id, err = readString(dec, maxID); err == nil {
+			f.text, err = readString(dec, 2*negentropy.MaxMessage)
+		}
+	case labelClosed, labelNegErr:
 		if f.id, err = readString(dec, maxID); err == nil {
 			f.text, err = optionalString(dec)
 		}

@@ -54,6 +54,7 @@ func (s *server) addVenue(ctx context.Context) error {
 			return v.IsMember(ctx, tx, pubkey, m)
 		},
 		Stranger: func(ctx context.Context, in *carrier.Incoming) bool { return v.Stranger(ctx, in) },
+		Limits:   proposalLimits(s.cfg.Venue.DailyCap),
 		Instance: instance(s.cfg.Data), Logger: s.logger, Registerer: s.http.Registry(),
 	})
 	if err != nil {
@@ -70,6 +71,17 @@ func (s *server) addVenue(ctx context.Context) error {
 	}
 	s.services = append(s.services, engine, v)
 	return nil
+}
+
+// proposalLimits let every host propose up to its daily cap and be told when it
+// goes beyond: what the engine drops nobody answers.
+func proposalLimits(dailyCap int) carrier.Limits {
+	const each = 64 << 10 // bytes, more than most revisions have
+	proposals := 2 * dailyCap
+	return carrier.Limits{
+		Requests: max(1000, 10*proposals), RequestBytes: max(64<<20, 10*each*int64(proposals)),
+		SenderRequests: max(20, proposals), SenderBytes: max(4<<20, each*int64(proposals)),
+	}
 }
 
 // instance names this server among those of one database: by its machine and
