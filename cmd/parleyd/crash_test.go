@@ -28,8 +28,9 @@ func TestCrashChild(t *testing.T) {
 
 // TestAKilledServerKeepsWhatItAcknowledged kills relay and venue in one process
 // after a seeded number of answers of the venue, again and again, while two
-// agents write to each other, propose and decide. In the end every text that was taken is there
-// once, every room has reached its outcome and both hold a bundle that proves it.
+// agents write to each other, propose and decide. In the end every text that was
+// taken is there once, every room has reached its outcome and both hold a bundle
+// that proves it.
 func TestAKilledServerKeepsWhatItAcknowledged(t *testing.T) {
 	t.Run("sqlite and pebble", func(t *testing.T) { killServers(t, "") })
 	t.Run("postgres", func(t *testing.T) { killServers(t, databasetest.NewPostgres(t)) })
@@ -37,7 +38,6 @@ func TestAKilledServerKeepsWhatItAcknowledged(t *testing.T) {
 
 func killServers(t *testing.T, database string) {
 	drill := crashtest.NewDrill(t)
-	drill.Points = 10 // about one room each: an engine takes 20 proposals of one stranger a day
 	config, origin := crashConfig(t, database)
 	alice, bob := newCorrespondent(t, "alice"), newCorrespondent(t, "bob")
 	both := []*correspondent{alice, bob}

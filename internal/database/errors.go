@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 
 	sqlite3 "modernc.org/sqlite"
 	codes "modernc.org/sqlite/lib"
@@ -19,6 +20,10 @@ var (
 	// written unless it is ErrUnknownOutcome; on SQLite nothing can be said
 	// about the job except that it was not reported as written.
 	ErrTransient = errors.New("database: storage trouble")
+	// ErrDiskFull means that the disk of the database has no space left: of this
+	// machine, or of the server. It is an ErrTransient as well; with space again
+	// the next job succeeds.
+	ErrDiskFull = fmt.Errorf("%w: the disk of the database is full", ErrTransient)
 	// ErrUnknownOutcome means that the answer to a commit was lost: the job
 	// may have been written or not. It is an ErrTransient as well.
 	ErrUnknownOutcome = fmt.Errorf("%w: outcome unknown", ErrTransient)
@@ -48,6 +53,10 @@ func classify(err error) error {
 			return err
 		}
 		sentinel = sentinelOf(driver.Code())
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		sentinel = ErrDiskFull
+	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.EROFS):
+		sentinel = ErrTransient
 	default:
 		sentinel = sentinelOfPostgres(err)
 	}
@@ -61,13 +70,17 @@ func sentinelOf(code int) error {
 	switch code {
 	case codes.SQLITE_CONSTRAINT_UNIQUE, codes.SQLITE_CONSTRAINT_PRIMARYKEY, codes.SQLITE_CONSTRAINT_ROWID:
 		return ErrUnique
+	case codes.SQLITE_IOERR_SHMSIZE: // the -shm file cannot be made longer
+		return ErrDiskFull
 	}
 	switch code & 0xff {
 	case codes.SQLITE_BUSY, codes.SQLITE_LOCKED:
 		return ErrBusy
 	case codes.SQLITE_CONSTRAINT:
 		return ErrConstraint
-	case codes.SQLITE_FULL, codes.SQLITE_IOERR, codes.SQLITE_NOMEM, codes.SQLITE_CANTOPEN, codes.SQLITE_PROTOCOL:
+	case codes.SQLITE_FULL:
+		return ErrDiskFull
+	case codes.SQLITE_IOERR, codes.SQLITE_READONLY, codes.SQLITE_NOMEM, codes.SQLITE_CANTOPEN, codes.SQLITE_PROTOCOL:
 		return ErrTransient
 	}
 	return nil

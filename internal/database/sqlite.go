@@ -3,6 +3,7 @@ package database
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
@@ -11,9 +12,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/pressly/goose/v3"
-	_ "modernc.org/sqlite" // registers the driver "sqlite"
 )
 
 // sqlite is a file with one writing goroutine and many readers.
@@ -27,6 +28,8 @@ type sqlite struct {
 	closed bool
 	jobs   chan *job
 	done   chan struct{} // closed when the writing goroutine has ended
+
+	savepoints bool // of each job in a batch; the writing goroutine's own
 }
 
 func openSQLite(ctx context.Context, address string, b *base) (*sqlite, error) {
@@ -35,7 +38,7 @@ func openSQLite(ctx context.Context, address string, b *base) (*sqlite, error) {
 		return nil, err
 	}
 	if err := prepareFile(path); err != nil {
-		return nil, err
+		return nil, classify(err)
 	}
 	b.metrics = newMetrics(b.opts.Registerer)
 	s := &sqlite{base: b, path: path, jobs: make(chan *job, b.opts.Queue), done: make(chan struct{})}
@@ -81,27 +84,70 @@ func prepareFile(path string) error {
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
 		return fmt.Errorf("%w: %s has mode %04o, want 0600", ErrPermissions, path, mode)
 	}
+	if info.Size() == 0 { // new, and its folders may be
+		if err := syncFolders(filepath.Dir(path)); err != nil {
+			return fmt.Errorf("making database folder: %w", err)
+		}
+	}
+	return nil
+}
+
+// syncFolders makes the names in a folder and in those above it last. A folder
+// that may not be read holds no name of this process; a file system that
+// cannot sync folders keeps their names by itself.
+func syncFolders(path string) error {
+	if err := syncFolder(path); err != nil && !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	if parent := filepath.Dir(path); parent != path {
+		return syncFolders(parent)
+	}
+	return nil
+}
+
+func syncFolder(path string) error {
+	folder, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	if err := folder.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
 	return nil
 }
 
 // connect opens both pools and proves that the file is a database.
 func (s *sqlite) connect(ctx context.Context) (err error) {
-	if s.writer, err = sql.Open("sqlite", s.dsn("_txlock=immediate")); err != nil {
-		return fmt.Errorf("opening database: %w", err)
+	if s.writer, err = s.pool("_txlock=immediate"); err != nil {
+		return err
 	}
 	s.writer.SetMaxOpenConns(1)
 	if err := s.writer.PingContext(ctx); err != nil {
 		return fmt.Errorf("opening database %s: %w", s.path, classify(err))
 	}
-	if s.reader, err = sql.Open("sqlite", s.dsn("_query_only=1")); err != nil {
-		return fmt.Errorf("opening database: %w", err)
+	if s.reader, err = s.pool("_query_only=1"); err != nil {
+		return err
 	}
 	s.reader.SetMaxOpenConns(s.opts.Readers)
 	s.reader.SetMaxIdleConns(s.opts.Readers)
 	if err := s.reader.PingContext(ctx); err != nil {
 		return fmt.Errorf("opening database %s: %w", s.path, classify(err))
 	}
+	// The log stands under its name now and keeps it until the end. SQLite syncs
+	// the folder too, but takes a failure for success.
+	if err := syncFolder(filepath.Dir(s.path)); err != nil {
+		return fmt.Errorf("opening database %s: %w", s.path, classify(err))
+	}
 	return nil
+}
+
+func (s *sqlite) pool(extra string) (*sql.DB, error) {
+	driver, err := newDriver(s.dsn(extra))
+	if err != nil {
+		return nil, fmt.Errorf("opening database: %w", err)
+	}
+	return sql.OpenDB(driver), nil
 }
 
 // dsn is the driver's address of the file; the pragmas hold on every

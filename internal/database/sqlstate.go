@@ -57,6 +57,8 @@ func sentinelOfState(state string) error {
 		return ErrUnique
 	case "40001", "40P01", "55P03": // serialization_failure, deadlock_detected, lock_not_available
 		return ErrBusy
+	case "53100":
+		return ErrDiskFull
 	case "25006", // read_only_sql_transaction: a standby
 		"25P03", "25P04", // time-outs of idle and of long transactions
 		"57014",                            // query_canceled, by statement_timeout
