@@ -44,7 +44,7 @@ type pebbleStore struct {
 // OpenPebble opens, or creates, an embedded store in the folder dir. One
 // process at a time may hold it open. A nil logger discards. With less than 64
 // MiB of free space Commit and Sweep give ErrDiskFull. An error of the disk in
-// the middle of a write ends the process with exit code 1, since the store
+// the middle of a write ends the process with exit code 1 or 2, since the store
 // shows events by then that are not durable; all that was committed is there
 // after the next start.
 func OpenPebble(dir string, logger *slog.Logger) (Store, error) {
