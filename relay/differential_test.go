@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nbd-wtf/go-nostr"
+
+	"github.com/parleykit/parley/relay/conformance"
 )
 
 // The world of the differential tests is small, so that filters hit.
@@ -52,59 +54,29 @@ func randomRecord(rng *rand.Rand) *Record {
 
 func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
 
-// randomFilter leaves each element out more often than not.
-func randomFilter(rng *rand.Rand, known []string) nostr.Filter {
-	var f nostr.Filter
-	some := func(from []string) []string {
-		out := []string{}
-		for range rng.IntN(4) {
-			out = append(out, pick(rng, from))
-		}
-		return out
+// world is what the random filters are made of.
+func world(known []string) *conformance.World {
+	return &conformance.World{
+		IDs: known, Authors: worldAuthors, Kinds: worldKinds, Letters: []string{"t", "p", "d"},
+		Values: append([]string{"1", "2", "3"}, worldValues...), Times: [2]int64{-2, 61},
 	}
-	if rng.IntN(6) == 0 {
-		f.IDs = append(some(known), pick(rng, known))
-	}
-	if rng.IntN(3) == 0 {
-		f.Authors = some(worldAuthors)
-	}
-	if rng.IntN(2) == 0 {
-		f.Kinds = []int{}
-		for range rng.IntN(4) {
-			f.Kinds = append(f.Kinds, pick(rng, append(worldKinds, 1)))
-		}
-	}
-	f.Tags = nostr.TagMap{}
-	for _, letter := range []string{"t", "p", "d"} {
-		if rng.IntN(4) == 0 {
-			f.Tags[letter] = some(append([]string{"1", "2", "3"}, worldValues...))
-		}
-	}
-	if rng.IntN(4) == 0 {
-		at := nostr.Timestamp(rng.IntN(64) - 2)
-		f.Since = &at
-	}
-	if rng.IntN(4) == 0 {
-		at := nostr.Timestamp(rng.IntN(64) - 2)
-		f.Until = &at
-	}
-	if rng.IntN(2) == 0 {
-		f.Limit = rng.IntN(20)
-		f.LimitZero = f.Limit == 0
-	}
-	return f
 }
 
-// matches is the plainest reading of NIP-01 there is.
-func matches(f nostr.Filter, ev *nostr.Event) bool {
-	ok := (f.IDs == nil || slices.Contains(f.IDs, ev.ID)) &&
-		(f.Authors == nil || slices.Contains(f.Authors, ev.PubKey)) &&
-		(f.Kinds == nil || slices.Contains(f.Kinds, ev.Kind)) &&
-		(f.Since == nil || ev.CreatedAt >= *f.Since) && (f.Until == nil || ev.CreatedAt <= *f.Until)
-	for letter, values := range f.Tags {
-		ok = ok && slices.ContainsFunc(ev.Tags, func(t nostr.Tag) bool { return t[0] == letter && slices.Contains(values, t[1]) })
+// randomFilter is one of the world; now and then a list in it is empty, which
+// matches nothing.
+func randomFilter(rng *rand.Rand, known []string) nostr.Filter {
+	f := world(known).Filter(rng)
+	switch rng.IntN(24) {
+	case 0:
+		f.IDs = []string{}
+	case 1:
+		f.Authors = []string{}
+	case 2:
+		f.Kinds = []int{}
+	case 3:
+		f.Tags["t"] = []string{}
 	}
-	return ok
+	return f
 }
 
 // plainStore is the plainest store: a list, newest first.
@@ -129,7 +101,7 @@ func (p *plainStore) add(rec *Record) Outcome {
 func (p plainStore) query(f nostr.Filter, now int64) []string {
 	out := []string{}
 	for _, rec := range p {
-		if matches(f, rec.Event) && (rec.Expires == 0 || rec.Expires > now) && !f.LimitZero && (f.Limit == 0 || len(out) < f.Limit) {
+		if conformance.Matches(f, rec.Event) && (rec.Expires == 0 || rec.Expires > now) && !f.LimitZero && (f.Limit == 0 || len(out) < f.Limit) {
 			out = append(out, rec.Event.ID)
 		}
 	}
@@ -224,7 +196,7 @@ func TestSubscriptionIndexOffersAsAPlainMatcherWould(t *testing.T) {
 		x.offer(live{rec, position{}})
 		want := map[string]int{}
 		for id, sub := range open {
-			if slices.ContainsFunc(sub.filters, func(f nostr.Filter) bool { return matches(f, rec.Event) }) && rec.Event.Kind != kindWrap {
+			if slices.ContainsFunc(sub.filters, func(f nostr.Filter) bool { return conformance.Matches(f, rec.Event) }) && rec.Event.Kind != kindWrap {
 				want[id] = 1
 			}
 		}

@@ -41,7 +41,7 @@ type cli struct {
 	Send   sendCmd   `cmd:"" help:"Send a text." group:"Reach"`
 	Inbox  inboxCmd  `cmd:"" help:"Read texts." group:"Reach"`
 	Outbox outboxCmd `cmd:"" help:"List, requeue, purge sent messages." group:"Reach"`
-	Relay  relayCmd  `cmd:"" help:"Check a relay." group:"Reach"`
+	Relay  relayCmd  `cmd:"" help:"Check, export, fill and mirror a relay." group:"Reach"`
 
 	Propose  proposeCmd  `cmd:"" help:"Lock a draft and ask others to agree." group:"Agree"`
 	Review   reviewCmd   `cmd:"" help:"Read exactly what would be agreed." group:"Agree"`

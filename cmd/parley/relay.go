@@ -9,7 +9,8 @@ import (
 )
 
 type relayCmd struct {
-	Test relayTestCmd `cmd:"" help:"Check a relay against the NIPs, from outside."`
+	Test  relayTestCmd  `cmd:"" help:"Check a relay against the NIPs, from outside."`
+	Bench relayBenchCmd `cmd:"" help:"Measure a relay under load, from outside."`
 }
 
 type relayTestCmd struct {
