@@ -45,11 +45,11 @@ func (l *Local) Call(ctx context.Context, operation string, request, response an
 	if response == nil {
 		return nil
 	}
-	data, err := json.Marshal(result)
-	if err != nil {
+	body.Reset()
+	if err := encodeJSON(&body, result); err != nil {
 		return fmt.Errorf("encoding the response: %w", err)
 	}
-	return json.Unmarshal(data, response)
+	return json.Unmarshal(body.Bytes(), response)
 }
 
 func (l *Local) sync(ctx context.Context) {

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,10 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 )
 
 // Limits of the socket.
@@ -216,8 +219,9 @@ func writeJSON(w http.ResponseWriter, status int, media string, v any) {
 	_ = encodeJSON(w, v) // the reader is gone; nothing is left to tell
 }
 
+// encodeJSON writes one document and a line end. A list that is not there is
+// an empty one: programs need not look for null.
 func encodeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	enc := jsontext.NewEncoder(w, jsontext.EscapeForHTML(false))
+	return json.MarshalEncode(enc, v, jsonv1.DefaultOptionsV1(), jsontext.EscapeForHTML(false), json.FormatNilSliceAsNull(false))
 }
