@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/parleykit/parley/internal/durable"
 	"github.com/parleykit/parley/protocol/agreement"
 	"github.com/parleykit/parley/protocol/canonical"
 	"github.com/parleykit/parley/protocol/message"
@@ -166,11 +167,11 @@ func (a *Agent) writeFolder(id string, data []byte) error {
 	}
 	defer os.RemoveAll(temporary)
 	for name, content := range files {
-		if err := writeSynced(filepath.Join(temporary, name), content); err != nil {
+		if err := durable.WriteNew(filepath.Join(temporary, name), content); err != nil {
 			return err
 		}
 	}
-	if err := syncFolder(temporary); err != nil {
+	if err := durable.SyncFolder(temporary); err != nil {
 		return err
 	}
 	if exists(place) { // somebody else's leftovers: keep them aside
@@ -181,7 +182,7 @@ func (a *Agent) writeFolder(id string, data []byte) error {
 	if err := os.Rename(temporary, place); err != nil {
 		return err
 	}
-	return syncFolder(filepath.Dir(place))
+	return durable.SyncFolder(filepath.Dir(place))
 }
 
 // complete reports whether a folder holds exactly these bytes already.
@@ -193,21 +194,4 @@ func complete(place string, files map[string][]byte) bool {
 		}
 	}
 	return true
-}
-
-func writeSynced(path string, content []byte) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(content)
-	return errors.Join(err, file.Sync(), file.Close())
-}
-
-func syncFolder(path string) error {
-	folder, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 
 	"github.com/parleykit/parley/carrier"
+	"github.com/parleykit/parley/internal/database"
+	"github.com/parleykit/parley/internal/durable"
 	"github.com/parleykit/parley/internal/retention"
 	"github.com/parleykit/parley/protocol/agreement"
 )
@@ -108,7 +110,11 @@ func (a *Agent) ErasePerson(ctx context.Context, q EraseRequest) (*PersonErased,
 	if err := a.forgetSuccessor(ctx, pubkey); err != nil {
 		return nil, fmt.Errorf("erasing a note: %w", err)
 	}
-	return erased, a.compact(ctx)
+	err = database.Compact(ctx, filepath.Join(a.home, databaseName))
+	if errors.Is(err, database.ErrBusy) {
+		return nil, unavailable("the deleted bytes are still in the write-ahead log: others are reading").hint("erase again")
+	}
+	return erased, err
 }
 
 // erasable refuses keys without which the agent does not work.
@@ -201,7 +207,7 @@ func (a *Agent) removeFolders(ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	err := syncFolder(filepath.Join(a.home, agreementsName))
+	err := durable.SyncFolder(filepath.Join(a.home, agreementsName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

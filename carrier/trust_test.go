@@ -179,11 +179,11 @@ func TestApplicationMayTakeCertainTypesFromStrangers(t *testing.T) {
 
 func TestAResultSettlesTheRequestItAnswers(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		alice := w.add("alice").start()
+		alice, other := w.add("alice").start(), w.add("other").start()
 		venue := w.add("venue", func(o *carrier.Options) {
 			o.Stranger = func(context.Context, *carrier.Incoming) bool { return true }
 		}).start()
-		alice.knows(venue)
+		alice.knows(venue, other)
 		query := alice.message(venue, message.TypeAgreementQuery, message.AgreementQuery{AgreementID: alice.text(alice, "x").ID}, time.Hour)
 		if err := alice.Send(t.Context(), query); err != nil {
 			t.Fatal(err)
@@ -191,11 +191,16 @@ func TestAResultSettlesTheRequestItAnswers(t *testing.T) {
 		pass(time.Second)
 		alice.wantOut(query, carrier.StateSent) // a stranger is not acked
 		refusal := message.AgreementResult{InReplyTo: query.ID, Refusal: &message.Refusal{Code: "unknown_agreement"}}
-		if err := venue.Send(t.Context(), venue.message(alice, message.TypeAgreementResult, refusal, time.Hour)); err != nil {
-			t.Fatal(err)
+		for _, c := range []struct {
+			from *agent
+			want carrier.State
+		}{{other, carrier.StateSent}, {venue, carrier.StateAcked}} { // of a contact who was not asked it settles nothing
+			if err := c.from.Send(t.Context(), c.from.message(alice, message.TypeAgreementResult, refusal, time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			pass(time.Second)
+			alice.wantOut(query, c.want)
 		}
-		pass(time.Second)
-		alice.wantOut(query, carrier.StateAcked)
 	})
 }
 

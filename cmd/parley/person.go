@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 
 	"github.com/parleykit/parley/agent"
+	"github.com/parleykit/parley/internal/durable"
 )
 
 type exportCmd struct {
@@ -44,28 +44,16 @@ func (c *exportCmd) Run(s *session) error {
 		_, err := s.out.out.Write(escapeJSON(lines.Bytes()))
 		return err
 	}
-	if err := writeNew(c.To, lines.Bytes()); err != nil {
-		return err
-	}
-	return s.print(map[string]any{"file": c.To, "rows": len(r.Rows)}, func(p *printer) {
-		p.println(fmt.Sprintf("%d rows about %s in %s", len(r.Rows), r.NPub, c.To))
-	})
-}
-
-// writeNew writes a file for its owner alone, whole or not at all.
-func writeNew(path string, data []byte) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	err := durable.WriteNew(c.To, lines.Bytes())
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s exists; nothing is replaced", path)
+		return fmt.Errorf("%s exists; nothing is replaced", c.To)
 	}
 	if err != nil {
 		return fmt.Errorf("writing the export: %w", err)
 	}
-	_, err = file.Write(data)
-	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return fmt.Errorf("writing the export: %w", errors.Join(err, os.Remove(path)))
-	}
-	return nil
+	return s.print(map[string]any{"file": c.To, "rows": len(r.Rows)}, func(p *printer) {
+		p.println(fmt.Sprintf("%d rows about %s in %s", len(r.Rows), r.NPub, c.To))
+	})
 }
 
 type eraseCmd struct {

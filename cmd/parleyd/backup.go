@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/parleykit/parley/internal/config"
+	"github.com/parleykit/parley/internal/database"
+	"github.com/parleykit/parley/internal/durable"
 	"github.com/parleykit/parley/protocol/canonical"
 )
 
@@ -105,7 +107,7 @@ func backup(ctx context.Context, cfg *config.Config, path string, stdout io.Writ
 	if err != nil {
 		return errors.Join(err, os.Remove(path))
 	}
-	if err := syncFolder(filepath.Dir(path)); err != nil {
+	if err := durable.SyncFolder(filepath.Dir(path)); err != nil {
 		return err
 	}
 	fmt.Fprintf(stdout, "wrote %s: %d files; it holds the secret keys, keep it private\n", path, len(archive.list.Files))
@@ -156,21 +158,10 @@ func (a *archiver) addDatabase(ctx context.Context, cfg *config.Config, scratch 
 	}
 	defer os.RemoveAll(folder)
 	copied := filepath.Join(folder, backupDatabase)
-	if err := vacuumInto(ctx, source, copied); err != nil {
-		return fmt.Errorf("copying the database: %w", err)
-	}
-	return a.addFile(backupDatabase, copied)
-}
-
-// vacuumInto copies a SQLite database.
-func vacuumInto(ctx context.Context, source, target string) error {
-	db, err := openSQLite(source, "")
-	if err != nil {
+	if err := database.Copy(ctx, source, copied); err != nil {
 		return err
 	}
-	defer db.Close()
-	_, err = db.ExecContext(ctx, "VACUUM INTO ?", target)
-	return err
+	return a.addFile(backupDatabase, copied)
 }
 
 // addFolder adds the regular files of a folder, but for locks and files that
@@ -250,13 +241,4 @@ func (m manifest) names() []string {
 	}
 	slices.Sort(list)
 	return list
-}
-
-// syncFolder makes the names in a folder durable.
-func syncFolder(path string) error {
-	folder, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }

@@ -28,7 +28,7 @@ func personVerbs() []verb {
 			name: "export", args: "KEY [FILE]", least: 1, most: 2, line: "write what is stored about a person",
 			help: `KEY is npub1… or 64 hex digits. One JSON document a line: {"table":"…","row":{…}},
 byte strings in base64; events of the relay as they are. FILE must not exist;
-without it the lines go to standard output. docs/retention.md explains the tables.
+without it the lines go to standard output, which is no terminal. docs/retention.md explains the tables.
 ` + offline + `
 
 Examples:
@@ -78,6 +78,9 @@ func runExport(ctx context.Context, in *invocation) (err error) {
 		return err
 	}
 	if err := errors.Join(s.export(ctx, person, emit), finish()); err != nil {
+		if len(in.words) == 2 { // a part would pass for the whole
+			err = errors.Join(err, os.Remove(in.words[1]))
+		}
 		return fmt.Errorf("exporting: %w", err)
 	}
 	in.progress("")
@@ -87,9 +90,13 @@ func runExport(ctx context.Context, in *invocation) (err error) {
 	return nil
 }
 
-// exportFile is the new file that was named, or standard output.
+// exportFile is the new file that was named, or standard output. A terminal
+// would obey what strangers wrote.
 func (in *invocation) exportFile() (out io.Writer, finish func() error, err error) {
 	if len(in.words) < 2 {
+		if isTerminal(in.stdout) {
+			return nil, nil, errors.New("standard output is a terminal; name a file or a pipe")
+		}
 		return in.stdout, func() error { return nil }, nil
 	}
 	file, err := os.OpenFile(in.words[1], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -172,13 +179,17 @@ func (s *storage) erase(ctx context.Context, person string, progress func(string
 			return removed, err
 		}
 	}
-	for s.events != nil {
-		n, err := s.events.Erase(ctx, person, time.Now(), eraseStep)
-		if err != nil || n == 0 {
+	// A step that is not full has found the last one; strangers who go on
+	// writing to the person must not keep the erase from its end.
+	for n := eraseStep; s.events != nil && n == eraseStep; {
+		var err error
+		if n, err = s.events.Erase(ctx, person, time.Now(), eraseStep); err != nil {
 			return removed, err
 		}
-		removed["relay_events"] += int64(n)
-		progress("%d events removed", removed["relay_events"])
+		if n > 0 {
+			removed["relay_events"] += int64(n)
+			progress("%d events removed", removed["relay_events"])
+		}
 	}
 	return removed, nil
 }

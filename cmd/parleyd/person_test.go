@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -12,13 +13,16 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/nbd-wtf/go-nostr"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/parleykit/parley/carrier"
 	"github.com/parleykit/parley/internal/config"
+	"github.com/parleykit/parley/internal/database"
 	"github.com/parleykit/parley/internal/database/databasetest"
 	"github.com/parleykit/parley/internal/keys"
 	"github.com/parleykit/parley/protocol/envelope"
@@ -207,6 +211,80 @@ func TestErase_besideARunningServerOnPostgresTakesOnePersonEverywhere(t *testing
 	}
 	if out := call("vacuum"); !strings.Contains(out, "autovacuum") {
 		t.Errorf("vacuum says %s", out)
+	}
+}
+
+// besieged is a relay to which strangers write all the time.
+type besieged struct {
+	relay.Store
+	steps []int // events removed by each step
+}
+
+func (b *besieged) Erase(_ context.Context, _ string, _ time.Time, limit int) (int, error) {
+	if len(b.steps) == 0 {
+		b.steps = append(b.steps, limit)
+	} else {
+		b.steps = append(b.steps, 1)
+	}
+	if len(b.steps) > 3 {
+		return 0, errors.New("asked again and again")
+	}
+	return b.steps[len(b.steps)-1], nil
+}
+
+func TestErase_endsAlthoughStrangersGoOnWriting(t *testing.T) {
+	events := new(besieged)
+	removed, err := (&storage{events: events}).erase(t.Context(), strings.Repeat("a", 64), func(string, ...any) {})
+	if err != nil || len(events.steps) != 2 || removed["relay_events"] != eraseStep+1 {
+		t.Errorf("removed %v in steps of %v, %v", removed, events.steps, err)
+	}
+}
+
+func TestExport_thatFailsLeavesNoPartOfAFile(t *testing.T) {
+	folder := t.TempDir()
+	file, out := filepath.Join(folder, "parley.yaml"), filepath.Join(folder, "person.jsonl")
+	if err := os.WriteFile(file, []byte("data: "+folder+"/data\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(cfg.KeysDir(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	db := databasetest.OpenURL(t, cfg.DatabaseURL(), database.Options{})
+	err = errors.Join(carrier.Migrate(t.Context(), db), db.Tx(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "DROP TABLE carrier_inbox")
+		return err
+	}), db.Close())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	err = run(t.Context(), []string{"-c", file, "export", strings.Repeat("a", 64), out}, &said, &said)
+	if err == nil || !strings.Contains(err.Error(), "carrier_inbox") {
+		t.Errorf("exported a table that is not there: %v", err)
+	}
+	if _, err := os.Stat(out); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a part of the export is left: %v", err)
+	}
+}
+
+func TestExport_keepsOffTerminals(t *testing.T) {
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("no terminal to be had: %v", err)
+	}
+	defer terminal.Close()
+	for _, c := range []struct {
+		words   []string
+		refused bool
+	}{{[]string{"key"}, true}, {[]string{"key", filepath.Join(t.TempDir(), "file")}, false}} {
+		in := &invocation{words: c.words, stdout: terminal}
+		if _, _, err := in.exportFile(); (err != nil) != c.refused {
+			t.Errorf("export %q on a terminal: %v", c.words, err)
+		}
 	}
 }
 

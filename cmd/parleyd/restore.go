@@ -15,6 +15,7 @@ import (
 	"slices"
 
 	"github.com/parleykit/parley/internal/config"
+	"github.com/parleykit/parley/internal/durable"
 	"github.com/parleykit/parley/protocol/canonical"
 )
 
@@ -166,7 +167,7 @@ func settle(aside, data string) error {
 	}
 	for _, entry := range entries {
 		if entry.IsDir() {
-			if err := syncFolder(filepath.Join(aside, entry.Name())); err != nil {
+			if err := durable.SyncFolder(filepath.Join(aside, entry.Name())); err != nil {
 				return err
 			}
 		}
@@ -174,11 +175,11 @@ func settle(aside, data string) error {
 			return err
 		}
 	}
-	if err := syncFolder(data); err != nil {
+	if err := durable.SyncFolder(data); err != nil {
 		return err
 	}
 	if err := os.Remove(aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return syncFolder(data)
+	return durable.SyncFolder(data)
 }

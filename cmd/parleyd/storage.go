@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -146,8 +144,8 @@ func (s *storage) vacuum(ctx context.Context, progress func(string, ...any)) err
 		if err != nil {
 			return err
 		}
-		if err := vacuum(ctx, path); err != nil {
-			return fmt.Errorf("rewriting the database: %w", err)
+		if err := database.Compact(ctx, path); err != nil {
+			return err
 		}
 	}
 	if s.events == nil {
@@ -155,43 +153,6 @@ func (s *storage) vacuum(ctx context.Context, progress func(string, ...any)) err
 	}
 	progress("compacting the relay's events")
 	return s.events.Compact(ctx)
-}
-
-// vacuum rewrites a SQLite database and empties its write-ahead log. Nobody
-// else may have it open.
-func vacuum(ctx context.Context, path string) (err error) {
-	db, err := openSQLite(path, "_synchronous=FULL")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	if _, err := db.ExecContext(ctx, "VACUUM"); err != nil {
-		return err
-	}
-	var busy, frames, moved int
-	if err := db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &moved); err != nil {
-		return err
-	}
-	if busy != 0 {
-		return errors.New("another process uses it")
-	}
-	return nil
-}
-
-// openSQLite opens a SQLite file for statements outside a transaction, such as
-// VACUUM, which package database does not offer. Its driver is used as it
-// registers it.
-func openSQLite(path, pragmas string) (*sql.DB, error) {
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return nil, err
-	}
-	file := url.URL{Scheme: "file", OmitHost: true, Path: path}
-	db, err := sql.Open("sqlite", file.String()+"?_busy_timeout=30000&"+pragmas)
-	if err == nil {
-		db.SetMaxOpenConns(1)
-	}
-	return db, err
 }
 
 // errorsOnly is a logger for what no error tells.
@@ -261,13 +222,18 @@ func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<2
 // progress rewrites one line on standard error where that is a terminal; an
 // empty text removes the line.
 func (in *invocation) progress(format string, args ...any) {
-	file, ok := in.stderr.(*os.File)
+	if isTerminal(in.stderr) {
+		fmt.Fprintf(in.stderr, "\r\x1b[K"+format, args...)
+	}
+}
+
+// isTerminal reports whether w is a character device that is not the null
+// device.
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
 	if !ok {
-		return
+		return false
 	}
 	info, err := file.Stat()
-	if err != nil || info.Mode()&os.ModeCharDevice == 0 || file.Name() == os.DevNull {
-		return
-	}
-	fmt.Fprintf(file, "\r\x1b[K"+format, args...)
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && file.Name() != os.DevNull
 }

@@ -14,7 +14,7 @@
 // on SQLite. On PostgreSQL both are SERIALIZABLE. View reads one snapshot and
 // never waits for a writer. Migrate runs a service's goose migrations under a
 // version table of its own. Notify and Listen tell other processes that
-// something was committed.
+// something was committed. Compact and Copy work on a SQLite file, open or not.
 //
 // Rules for a job: it has no effect outside its transaction, and a variable
 // outside that it sets is set anew in each run, since it may be run again; a

@@ -5,12 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"testing"
 
 	"github.com/parleykit/parley/internal/database"
 	"github.com/parleykit/parley/internal/database/databasetest"
+	"github.com/parleykit/parley/internal/networktest"
 )
 
 // ledger remembers what callers were told about the rows they wrote.
@@ -101,7 +101,7 @@ func (l *ledger) check(t *testing.T, db *database.DB) {
 }
 
 func rounds() int {
-	if os.Getenv("PARLEY_DRILL") != "" {
+	if networktest.Drill() {
 		return 30
 	}
 	return 3

@@ -12,9 +12,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/pressly/goose/v3"
+
+	"github.com/parleykit/parley/internal/durable"
 )
 
 // sqlite is a file with one writing goroutine and many readers.
@@ -93,26 +94,13 @@ func prepareFile(path string) error {
 }
 
 // syncFolders makes the names in a folder and in those above it last. A folder
-// that may not be read holds no name of this process; a file system that
-// cannot sync folders keeps their names by itself.
+// that may not be read holds no name of this process.
 func syncFolders(path string) error {
-	if err := syncFolder(path); err != nil && !errors.Is(err, fs.ErrPermission) {
+	if err := durable.SyncFolder(path); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
 	if parent := filepath.Dir(path); parent != path {
 		return syncFolders(parent)
-	}
-	return nil
-}
-
-func syncFolder(path string) error {
-	folder, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer folder.Close()
-	if err := folder.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, errors.ErrUnsupported) {
-		return err
 	}
 	return nil
 }
@@ -136,7 +124,7 @@ func (s *sqlite) connect(ctx context.Context) (err error) {
 	}
 	// The log stands under its name now and keeps it until the end. SQLite syncs
 	// the folder too, but takes a failure for success.
-	if err := syncFolder(filepath.Dir(s.path)); err != nil {
+	if err := durable.SyncFolder(filepath.Dir(s.path)); err != nil {
 		return fmt.Errorf("opening database %s: %w", s.path, classify(err))
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 
+	"github.com/parleykit/parley/internal/durable"
 	"github.com/parleykit/parley/internal/filelock"
 )
 
@@ -210,12 +211,7 @@ func writeSynced(file *os.File, text []byte) error {
 
 // sync makes a rename in the folder durable.
 func (d *Dir) sync() error {
-	dir, err := os.Open(d.path)
-	if err != nil {
-		return fmt.Errorf("syncing key folder: %w", err)
-	}
-	defer dir.Close()
-	if err := dir.Sync(); err != nil {
+	if err := durable.SyncFolder(d.path); err != nil {
 		return fmt.Errorf("syncing key folder: %w", err)
 	}
 	return nil

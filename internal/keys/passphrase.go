@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/nbd-wtf/go-nostr/nip49"
+
+	"github.com/parleykit/parley/internal/durable"
 )
 
 // Errors of keys that are stored with a passphrase.
@@ -136,15 +138,11 @@ func (n Nostr) Export(path string, p Passphrase) error {
 	if err != nil {
 		return err
 	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	err = durable.WriteNew(path, text)
 	if errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("%w: %s", ErrExists, path)
 	}
 	if err != nil {
-		return fmt.Errorf("writing backup: %w", err)
-	}
-	if err := errors.Join(writeSynced(file, text), file.Close()); err != nil {
-		os.Remove(path)
 		return fmt.Errorf("writing backup: %w", err)
 	}
 	return (&Dir{path: filepath.Dir(path)}).sync()

@@ -279,6 +279,9 @@ func (s *Server) launch(folder string, args []string) (exited func() bool, log s
 	}
 	return func() bool {
 		text, _ := os.ReadFile(out.Name())
+		if bytes.Contains(text, []byte("FATAL:  pre-existing shared memory")) {
+			return true // it leaves the file of the killed one
+		}
 		_, err := os.Stat(pid)
 		return err != nil && bytes.Contains(text, []byte("FATAL"))
 	}, out.Name(), nil
@@ -321,11 +324,11 @@ func (s *Server) Kill(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	backends := children(postmaster)
-	if err := syscall.Kill(postmaster, syscall.SIGKILL); err != nil {
+	// Standing still, it makes no child that would not be seen here.
+	if err := syscall.Kill(postmaster, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	for _, pid := range append(backends, children(postmaster)...) {
+	for _, pid := range append(children(postmaster), postmaster) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 }
