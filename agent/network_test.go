@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/parleykit/parley/agent"
+	"github.com/parleykit/parley/internal/drilltest"
 	"github.com/parleykit/parley/internal/keys"
 	"github.com/parleykit/parley/internal/networktest"
 	"github.com/parleykit/parley/protocol/canonical"
@@ -181,7 +182,7 @@ func TestASilentRelayHoldsUpNoCommand(t *testing.T) {
 // The document of a server that says nothing is waited for as documented.
 func TestASilentServerHoldsUpNoPin(t *testing.T) {
 	t.Parallel()
-	if !networktest.Drill() {
+	if !drilltest.Long() {
 		t.Skip("waits for the whole bound; run with PARLEY_DRILL=1")
 	}
 	r := newRemote(t, relay.Options{})

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/parleykit/parley/internal/drilltest"
 )
 
 // Drill is a seeded series of kills.
@@ -19,10 +21,7 @@ type Drill struct {
 // NewDrill reads PARLEY_DRILL and PARLEY_SEED and logs the seed.
 func NewDrill(t testing.TB) *Drill {
 	t.Helper()
-	d := &Drill{Points: 20, Seed: uint64(time.Now().UnixNano())}
-	if os.Getenv("PARLEY_DRILL") == "1" {
-		d.Points = 200
-	}
+	d := &Drill{Points: drilltest.Points(), Seed: uint64(time.Now().UnixNano())}
 	if text := os.Getenv("PARLEY_SEED"); text != "" {
 		var err error
 		if d.Seed, err = strconv.ParseUint(text, 10, 64); err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/parleykit/parley/internal/database"
 	"github.com/parleykit/parley/internal/database/databasetest"
-	"github.com/parleykit/parley/internal/networktest"
+	"github.com/parleykit/parley/internal/drilltest"
 )
 
 // ledger remembers what callers were told about the rows they wrote.
@@ -101,7 +101,7 @@ func (l *ledger) check(t *testing.T, db *database.DB) {
 }
 
 func rounds() int {
-	if networktest.Drill() {
+	if drilltest.Long() {
 		return 30
 	}
 	return 3

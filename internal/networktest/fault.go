@@ -3,8 +3,9 @@ package networktest
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"time"
+
+	"github.com/parleykit/parley/internal/drilltest"
 )
 
 // Fault is one kind of trouble. Heal of the proxy ends it.
@@ -37,20 +38,13 @@ type Point struct {
 // String names the point in messages of tests.
 func (p Point) String() string { return fmt.Sprintf("point %d, %s", p.Number, p.Fault.Name) }
 
-// Points are the moments one test visits, the same ones each time: 20, or 200
-// with PARLEY_DRILL=1. The kinds of trouble take turns.
+// Points are the drilltest.Points moments one test visits, the same ones each
+// time. The kinds of trouble take turns.
 func Points() []Point {
-	n := 20
-	if Drill() {
-		n = 200
-	}
 	faults := Faults()
-	points := make([]Point, n)
+	points := make([]Point, drilltest.Points())
 	for i := range points {
 		points[i] = Point{Number: i, Fault: faults[i%len(faults)], Rand: rand.New(rand.NewPCG(0, uint64(i)))}
 	}
 	return points
 }
-
-// Drill reports whether the long form of the tests was asked for.
-func Drill() bool { return os.Getenv("PARLEY_DRILL") == "1" }

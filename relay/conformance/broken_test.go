@@ -1,7 +1,6 @@
 package conformance_test
 
 import (
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -10,11 +9,9 @@ import (
 	"github.com/nbd-wtf/go-nostr"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/parleykit/parley/internal/drilltest"
 	"github.com/parleykit/parley/relay/conformance"
 )
-
-// drill reports whether the long forms are asked for.
-func drill() bool { return os.Getenv("PARLEY_DRILL") != "" }
 
 // administrator is a fresh key: secret and public.
 func administrator(t testing.TB) (secret, public string) {
@@ -96,7 +93,7 @@ func TestEachCheckFindsWhatIsBroken(t *testing.T) {
 const byChance = "nip01.random-filters-find-what-they-match"
 
 func TestNoOtherCheckFindsWhatIsBroken(t *testing.T) {
-	if !drill() {
+	if !drilltest.Long() {
 		t.Skip("minutes of work; set PARLEY_DRILL=1")
 	}
 	for behaviour, checks := range brokenParts {

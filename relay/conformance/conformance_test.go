@@ -44,9 +44,9 @@ var notOffered = []string{
 
 func TestRelayPassesEveryCheckOfWhatItAdvertises(t *testing.T) {
 	eachRelay(t, func(t *testing.T, start func(*testing.T, relay.Options) *relaytest.Server) {
-		secret, _ := administrator(t)
+		secret, public := administrator(t)
 		var done int
-		results, err := conformance.Run(t.Context(), start(t, relay.Options{}).URL, conformance.Options{
+		results, err := conformance.Run(t.Context(), start(t, relay.Options{Policy: relay.Policy{Admins: []string{public}}}).URL, conformance.Options{
 			Admin: secret, Parallel: 8, Timeout: 20 * time.Second,
 			Done: func(_ conformance.Result, n, _ int) { done = n },
 		})
@@ -60,6 +60,23 @@ func TestRelayPassesEveryCheckOfWhatItAdvertises(t *testing.T) {
 			skipped := r.Verdict == conformance.Skip && (r.Level == conformance.Conditional || slices.Contains(notOffered, r.Name))
 			if r.Verdict != conformance.Pass && !skipped {
 				t.Errorf("%s: %s %s", r.Name, r.Verdict, r.Detail)
+			}
+		}
+	})
+}
+
+func TestRelayThatAsksForWorkPassesItsChecks(t *testing.T) {
+	eachRelay(t, func(t *testing.T, start func(*testing.T, relay.Options) *relaytest.Server) {
+		s := start(t, relay.Options{Policy: relay.Policy{Work: 8, Kinds: append(relay.DefaultKinds(), 1)}})
+		for _, only := range []string{"nip13.*", "nip01.regular-events-are-all-kept", "nip62.*"} {
+			results, err := conformance.Run(t.Context(), s.URL, conformance.Options{Only: only, Parallel: 8, Timeout: 20 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range results {
+				if r.Verdict != conformance.Pass {
+					t.Errorf("%s: %s %s", r.Name, r.Verdict, r.Detail)
+				}
 			}
 		}
 	})

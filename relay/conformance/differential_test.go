@@ -16,6 +16,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/nbd-wtf/go-nostr"
 
+	"github.com/parleykit/parley/internal/drilltest"
 	"github.com/parleykit/parley/relay"
 	"github.com/parleykit/parley/relay/conformance"
 	"github.com/parleykit/parley/relay/relaytest"
@@ -27,8 +28,11 @@ func TestFiltersFindOverTheWireWhatTheyMatch(t *testing.T) {
 	sets := map[string][2]int{"pebble": {10, 2000}, "postgres": {2, 500}} // sets, filters for each
 	eachRelay(t, func(t *testing.T, start func(*testing.T, relay.Options) *relaytest.Server) {
 		n := sets[t.Name()[len("TestFiltersFindOverTheWireWhatTheyMatch/"):]]
-		if drill() {
+		switch {
+		case drilltest.Long():
 			n[0] *= 10
+		case testing.Short():
+			n[0] = 1
 		}
 		for seed := range uint64(n[0]) {
 			compareOverTheWire(t, start(t, relay.Options{}), seed, n[1])
