@@ -33,7 +33,7 @@ type reply struct {
 	ok    bool
 	text  string
 	event *nostr.Event
-	raw   json.RawMessage // of event
+	raw   json.RawMessage // of event or count
 }
 
 func (r reply) String() string {
@@ -116,7 +116,9 @@ func parseReply(data []byte) (reply, error) {
 		r.raw = parts[2]
 	case "OK":
 		err = errors.Join(err, into(1, &r.id), into(2, &r.ok), into(3, &r.text))
-	case "CLOSED":
+	case "COUNT":
+		err = errors.Join(err, into(1, &r.id), into(2, &r.raw))
+	case "CLOSED", "NEG-MSG", "NEG-ERR":
 		err = errors.Join(err, into(1, &r.id), into(2, &r.text))
 	case "EOSE":
 		err = errors.Join(err, into(1, &r.id))
@@ -199,8 +201,8 @@ func (c *client) request(id string, filters ...nostr.Filter) (events []*nostr.Ev
 // comes next.
 func (c *client) silence() {
 	c.t.Helper()
-	c.send("COUNT", "silence", nostr.Filter{})
-	if r := c.next(); r.label != "CLOSED" || r.id != "silence" {
+	c.send("COUNT", "silence", map[string]int{"limit": 0})
+	if r := c.next(); r.label != "COUNT" || r.id != "silence" {
 		c.t.Fatalf("got %v, want nothing", r)
 	}
 }

@@ -44,7 +44,7 @@ type committed struct {
 }
 
 func newCommitter(r *Relay) *committer {
-	_, shared := r.store.(SharedStore)
+	shared := r.store.shared
 	return &committer{
 		relay: r, shared: shared,
 		in:   make(chan *submission, commitQueue),
@@ -132,7 +132,7 @@ func (c *committer) store(batch []*submission) (outcomes []Outcome, err error) {
 	for i, sub := range batch {
 		records[i] = sub.rec
 	}
-	return c.relay.store.Commit(ctx, records, c.relay.opts.WrapQuota)
+	return c.relay.store.Commit(ctx, records, c.relay.rules().WrapQuota)
 }
 
 // fanOut offers stored events to subscriptions in commit order, until commit

@@ -16,12 +16,11 @@ const (
 	kindProfile   = 0     // NIP-01 metadata
 	kindDeletion  = 5     // NIP-09 deletion request
 	kindWrap      = 1059  // NIP-59 gift wrap
+	kindVanish    = 62    // NIP-62 request to vanish
 	kindRelayList = 10002 // NIP-65 relay list
+	kindInboxList = 10050 // NIP-17 list of relays for wraps
 	kindCard      = 30417 // contact card
 )
-
-// openKinds are served to everybody; wraps only to their recipients.
-var openKinds = []int{kindProfile, kindDeletion, kindRelayList, kindCard}
 
 const (
 	maxTagItems = 16      // strings of one tag

@@ -26,7 +26,7 @@ func Example() {
 	r, err := relay.New(relay.Options{
 		Dir:         dir,
 		Origin:      server.Origin().String(),
-		Name:        "example",
+		Policy:      relay.Policy{Name: "example"},
 		ClientIP:    server.ClientIP,
 		CheckOrigin: server.CheckWebSocketOrigin,
 		Registerer:  server.Registry(),

@@ -18,7 +18,7 @@ var (
 	errNotFilter      = errors.New("a filter is not a JSON object")
 )
 
-// parseFilter reads one filter (NIP-01). No limit in the filter means
+// parseFilter reads one filter (NIP-01, NIP-50). No limit in the filter means
 // l.Results, as does one above it. An element this relay does not know is
 // refused: leaving it out would answer more than was asked for.
 func parseFilter(data []byte, l Limits) (nostr.Filter, error) {
@@ -50,6 +50,8 @@ func setElement(f *nostr.Filter, name string, value jsontext.Value, l Limits) er
 		return timestamp(&f.Until, name, value)
 	case "limit":
 		return limit(f, value, l)
+	case "search":
+		return searchText(f, value)
 	}
 	if len(name) != 2 || name[0] != '#' || !isTagLetter(name[1:]) {
 		return errUnknownElement
@@ -111,21 +113,51 @@ func limit(f *nostr.Filter, value jsontext.Value, l Limits) error {
 	return nil
 }
 
+// searchText reads a search; one without words sets no condition.
+func searchText(f *nostr.Filter, value jsontext.Value) error {
+	var text string
+	if err := json.Unmarshal(value, &text); err != nil || value.Kind() != '"' {
+		return errors.New("search is not a string")
+	}
+	parsed, err := parseSearch(text)
+	f.Search = parsed
+	return err
+}
+
 // scope is what one filter of a REQ may read: one or two filters that share
 // one limit.
 type scope struct {
 	limit int
 	parts []nostr.Filter
+	keys  []string // whose wraps it may read
+}
+
+// searches reports whether the filter of the scope has a search.
+func (s scope) searches() bool { return len(s.parts) > 0 && s.parts[0].Search != "" }
+
+// searched cuts the scope of a filter with a search to the kinds that are
+// searched.
+func (s scope) searched(f nostr.Filter) scope {
+	if f.Search == "" {
+		return s
+	}
+	if f.Kinds == nil {
+		f.Kinds = searchedKinds
+	} else {
+		f, _ = splitKinds(f, searchedKinds)
+	}
+	s.parts = []nostr.Filter{f}
+	return s
 }
 
 // errAuthRequired says that a filter names wraps and nobody authenticated.
 var errAuthRequired = errors.New("wraps are served to their authenticated recipients only")
 
-// scopeOf cuts f to what a connection authenticated as keys may read. Without
-// kinds it means the open kinds: wraps are never part of it. Naming wraps adds
-// the connection's own keys as recipients, for stored and for live events.
-func scopeOf(f nostr.Filter, keys []string) (scope, error) {
-	s := scope{limit: f.Limit}
+// scopeOf cuts f to what a connection that may read the wraps for keys may
+// read. Without kinds it means the open kinds: wraps are never part of it.
+// Naming wraps adds the keys as recipients, for stored and for live events.
+func scopeOf(f nostr.Filter, openKinds []int, keys []string) (scope, error) {
+	s := scope{limit: f.Limit, keys: keys}
 	if f.Kinds == nil {
 		f.Kinds = openKinds
 		s.parts = []nostr.Filter{f}

@@ -27,6 +27,26 @@ type submission struct {
 	settled *answer
 	// handed is set once the committer has the event and will answer it.
 	handed bool
+	// before is closed when the EVENT before it on the connection had its turn,
+	// after when this one had. Nil stands for no other.
+	before <-chan struct{}
+	after  chan struct{}
+}
+
+// pass waits for the turn of the submission and gives it to the next.
+func (s *submission) pass() {
+	s.wait()
+	if s.after != nil {
+		close(s.after)
+	}
+}
+
+// wait returns when the EVENTs before it had their turn. They do in any case, so
+// nothing else ends the wait.
+func (s *submission) wait() {
+	if s.before != nil {
+		<-s.before
+	}
 }
 
 type submissionKey struct{}
@@ -59,7 +79,9 @@ func (r *Relay) newFrame() *khatru.Relay {
 		r.rejectRate,
 		rejectID,
 		r.rejectKnown,
-		rejectSignature,
+		r.rejectSignature,
+		r.rejectKeyRate, // nobody uses up the rate of another key
+		r.rejectPlugin,  // the dearest; it sees nothing that is not valid
 	}
 	frame.StoreEvent = []func(context.Context, *nostr.Event) error{r.handOver}
 	frame.ReplaceEvent = []func(context.Context, *nostr.Event) error{r.handOver}
@@ -95,6 +117,7 @@ func (r *Relay) handOver(ctx context.Context, _ *nostr.Event) error {
 	if sub == nil {
 		return errNoSubmission
 	}
+	sub.wait()
 	if err := r.committer.enqueue(ctx, sub); err != nil {
 		return fmt.Errorf("error: %w", err)
 	}

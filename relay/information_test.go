@@ -34,7 +34,7 @@ func get(t *testing.T, method, url string, header http.Header) *http.Response {
 }
 
 func TestInformationDocumentIsServedByAcceptHeader(t *testing.T) {
-	s := relaytest.Start(t, relay.Options{Name: "test relay", Contact: "mailto:op@example.org"})
+	s := relaytest.Start(t, relay.Options{Policy: relay.Policy{Name: "test relay", Contact: "mailto:op@example.org"}})
 	for accept, want := range map[string]int{
 		"application/nostr+json":                    200,
 		"Application/Nostr+JSON":                    200,
@@ -61,7 +61,7 @@ func TestInformationDocumentIsServedByAcceptHeader(t *testing.T) {
 }
 
 func TestInformationDocumentNamesWhatIsBuilt(t *testing.T) {
-	s := relaytest.Start(t, relay.Options{Name: "test relay", Contact: "mailto:op@example.org"})
+	s := relaytest.Start(t, relay.Options{Policy: relay.Policy{Name: "test relay", Contact: "mailto:op@example.org"}})
 	var doc struct {
 		Name, Contact string
 		PubKey        *string
@@ -74,7 +74,7 @@ func TestInformationDocumentNamesWhatIsBuilt(t *testing.T) {
 	if doc.Name != "test relay" || doc.Contact != "mailto:op@example.org" || doc.PubKey != nil {
 		t.Errorf("document is %+v", doc)
 	}
-	if !slices.Equal(doc.NIPs, []int{1, 9, 11, 40, 42, 70}) {
+	if !slices.Equal(doc.NIPs, []int{1, 9, 11, 17, 40, 42, 45, 50, 59, 62, 65, 70, 77}) {
 		t.Errorf("supported_nips is %v", doc.NIPs)
 	}
 	for key, want := range map[string]any{
@@ -91,8 +91,10 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 func TestInformationDocumentIsTheGoldenOne(t *testing.T) {
 	s := relaytest.Start(t, relay.Options{
-		Name: "test relay", Description: "cards and wraps", Contact: "mailto:op@example.org",
-		PubKey: strings.Repeat("a", 64), Version: "1.2.3",
+		Policy: relay.Policy{
+			Name: "test relay", Description: "cards and wraps", Contact: "mailto:op@example.org", PubKey: strings.Repeat("a", 64),
+		},
+		Version: "1.2.3",
 	})
 	body, err := io.ReadAll(get(t, "GET", s.HTTP, http.Header{"Accept": {"application/nostr+json"}}).Body)
 	if err != nil {
@@ -125,8 +127,8 @@ func TestOptionsAreChecked(t *testing.T) {
 		"with a path": {Dir: t.TempDir(), Origin: "http://127.0.0.1/relay"},
 		"no store":    {Origin: "http://127.0.0.1"},
 		"bad limit":   {Dir: t.TempDir(), Origin: "http://127.0.0.1", Limits: relay.Limits{Subscriptions: -1}},
-		"bad quota":   {Dir: t.TempDir(), Origin: "http://127.0.0.1", WrapQuota: -1},
-		"short key":   {Dir: t.TempDir(), Origin: "http://127.0.0.1", PubKey: "abc"},
+		"bad quota":   {Dir: t.TempDir(), Origin: "http://127.0.0.1", Policy: relay.Policy{WrapQuota: -1}},
+		"short key":   {Dir: t.TempDir(), Origin: "http://127.0.0.1", Policy: relay.Policy{PubKey: "abc"}},
 	} {
 		if _, err := relay.New(o); err == nil {
 			t.Errorf("%s: no error", name)

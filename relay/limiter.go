@@ -22,20 +22,74 @@ func allow(l *rate.Limiter, now time.Time) bool { return l == nil || l.AllowN(no
 // budget is what one peer, or one address, may send.
 type budget struct{ events, requests *rate.Limiter }
 
-// addressTable holds the budget of each address and bounds how many are
-// remembered. When the younger generation is full it becomes the older one
-// and the older one is forgotten: an address in use is carried over.
-type addressTable struct {
-	limits Limits
+// generations remembers a bounded number of things. When the younger
+// generation is full it becomes the older one and the older one is forgotten:
+// what is in use is carried over.
+type generations[K comparable, V any] struct{ younger, older map[K]V }
 
+// get returns what is remembered of k, or makes it. At most limit are held.
+func (g *generations[K, V]) get(k K, limit int, make func() V) V {
+	if v, ok := g.younger[k]; ok {
+		return v
+	}
+	v, ok := g.older[k]
+	if !ok {
+		v = make()
+	}
+	if g.younger == nil || 2*len(g.younger) >= limit {
+		g.older, g.younger = g.younger, map[K]V{}
+	}
+	g.younger[k] = v
+	return v
+}
+
+// has reports whether k is remembered.
+func (g *generations[K, V]) has(k K) bool {
+	_, younger := g.younger[k]
+	_, older := g.older[k]
+	return younger || older
+}
+
+// keyTable holds what each author may publish.
+type keyTable struct {
+	mu      sync.Mutex
+	limits  Limits
+	budgets generations[string, *rate.Limiter]
+}
+
+// budget returns the budget of the author.
+func (t *keyTable) budget(pubkey string) *rate.Limiter {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.budgets.get(pubkey, t.limits.Addresses, func() *rate.Limiter {
+		return newLimiter(t.limits.KeyEventRate, t.limits.KeyEventBurst)
+	})
+}
+
+// limit sets new limits and begins again.
+func (t *keyTable) limit(l Limits) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.limits, t.budgets = l, generations[string, *rate.Limiter]{}
+}
+
+// addressTable holds the budget of each address and its connections.
+type addressTable struct {
 	mu       sync.Mutex
-	younger  map[netip.Addr]*budget
-	older    map[netip.Addr]*budget
+	limits   Limits
+	budgets  generations[netip.Addr, *budget]
 	sessions map[netip.Addr]int // open connections
 }
 
 func newAddressTable(l Limits) *addressTable {
-	return &addressTable{limits: l, younger: map[netip.Addr]*budget{}, sessions: map[netip.Addr]int{}}
+	return &addressTable{limits: l, sessions: map[netip.Addr]int{}}
+}
+
+// limit sets new limits; budgets begin again for new connections.
+func (t *addressTable) limit(l Limits) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.limits, t.budgets = l, generations[netip.Addr, *budget]{}
 }
 
 // network is the unit limits are counted by: an IPv4 address or the /64 of an
@@ -51,24 +105,14 @@ func network(a netip.Addr) netip.Addr {
 
 // budget returns the shared budget of the address.
 func (t *addressTable) budget(a netip.Addr) *budget {
-	a = network(a)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if b, ok := t.younger[a]; ok {
-		return b
-	}
-	b, ok := t.older[a]
-	if !ok {
-		b = &budget{
+	return t.budgets.get(network(a), t.limits.Addresses, func() *budget {
+		return &budget{
 			events:   newLimiter(t.limits.AddressEventRate, t.limits.AddressEventBurst),
 			requests: newLimiter(t.limits.AddressRequestRate, t.limits.AddressRequestBurst),
 		}
-	}
-	if 2*len(t.younger) >= t.limits.Addresses {
-		t.older, t.younger = t.younger, map[netip.Addr]*budget{}
-	}
-	t.younger[a] = b
-	return b
+	})
 }
 
 // open counts a connection and reports whether the address may have it.

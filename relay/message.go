@@ -18,14 +18,14 @@ const (
 	maxSubscriptionID = 64
 )
 
-// message is one message of a client (NIP-01, NIP-42): a label, then for
-// EVENT and AUTH an event, for REQ and CLOSE a subscription id, for REQ
-// filters.
+// message is one message of a client (NIP-01, 42, 45, 77): a label, then for
+// EVENT and AUTH an event, for all others a subscription id. After that REQ and
+// COUNT have filters, NEG-OPEN a filter and a string, NEG-MSG a string.
 type message struct {
 	label   string
 	id      string
 	event   jsontext.Value
-	filters []jsontext.Value
+	filters []jsontext.Value // what comes after the id
 }
 
 // parseMessage reads one frame. The error's text is fit for the peer.
@@ -85,7 +85,7 @@ func checkDepth(data []byte) error {
 	return nil
 }
 
-// Messages of the relay (NIP-01, NIP-42).
+// Messages of the relay (NIP-01, 42, 45, 77).
 
 func eventHead(subscription string) []byte {
 	return append(appendString([]byte(`["EVENT",`), subscription), ',')
@@ -105,6 +105,21 @@ func eoseMessage(subscription string) []byte {
 
 func closedMessage(subscription, text string) []byte {
 	b := append(appendString([]byte(`["CLOSED",`), subscription), ',')
+	return append(appendString(b, text), ']')
+}
+
+func countMessage(subscription string, n int) []byte {
+	b := append(appendString([]byte(`["COUNT",`), subscription), `,{"count":`...)
+	return append(strconv.AppendInt(b, int64(n), 10), `}]`...)
+}
+
+func negMessage(id, hex string) []byte {
+	b := append(appendString([]byte(`["NEG-MSG",`), id), ',')
+	return append(appendString(b, hex), ']')
+}
+
+func negErrMessage(id, text string) []byte {
+	b := append(appendString([]byte(`["NEG-ERR",`), id), ',')
 	return append(appendString(b, text), ']')
 }
 

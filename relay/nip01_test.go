@@ -279,7 +279,7 @@ func TestBadRequestsAreClosed(t *testing.T) {
 		"null":             {`,null`, "invalid: "},
 		"unknown element":  {`,{"color":["x"]}`, "unsupported: filter contains unknown elements"},
 		"long tag name":    {`,{"#title":["x"]}`, "unsupported: "},
-		"search":           {`,{"search":"x"}`, "unsupported: "},
+		"search":           {`,{"search":1}`, "invalid: "},
 		"short id":         {`,{"ids":["abc"]}`, "invalid: "},
 		"upper author":     {`,{"authors":["` + strings.Repeat("A", 64) + `"]}`, "invalid: "},
 		"kinds of strings": {`,{"kinds":["1"]}`, "invalid: "},

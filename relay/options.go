@@ -2,7 +2,6 @@ package relay
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,8 +12,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/parleykit/parley/protocol/canonical"
 )
 
 // ErrOptions is wrapped by every refusal of New to take its Options.
@@ -33,21 +30,13 @@ type Options struct {
 	// "http://127.0.0.1:8417", without a path. AUTH events must name it
 	// (NIP-42) with the scheme wss or ws.
 	Origin string
-	// Name, Description and Contact are shown in the relay information
-	// document (NIP-11). PubKey is the operator's key in hex, or empty.
-	Name, Description, Contact, PubKey string
-	// Version is shown there as well.
+	// Version is shown in the relay information document (NIP-11).
 	Version string
 
-	// Admit says for which recipients gift wraps are stored. Nil admits
-	// every recipient.
-	Admit func(ctx context.Context, pubkey string) bool
-	// WrapQuota is the number of wraps stored for one recipient at a time;
-	// 0 means DefaultWrapQuota.
-	WrapQuota int
-	// WrapRetention is the longest time a wrap is kept, whatever expiration
-	// it asks for; 0 means DefaultWrapRetention.
-	WrapRetention time.Duration
+	// Policy is what the relay takes; Reconfigure swaps it.
+	Policy Policy
+	// Plugin is asked about every event the policy takes; nil asks nobody.
+	Plugin *Plugin
 	// Limits bounds what peers may ask for; its zero fields take the values
 	// of DefaultLimits.
 	Limits Limits
@@ -69,12 +58,6 @@ type Options struct {
 	Now        func() time.Time      // nil means time.Now
 }
 
-// Defaults of Options.
-const (
-	DefaultWrapQuota     = 10_000
-	DefaultWrapRetention = 32 * 24 * time.Hour
-)
-
 // Limits bounds one relay. A rate counts per second and may be exceeded once
 // by its burst; a negative rate or burst switches that limit off.
 type Limits struct {
@@ -92,6 +75,11 @@ type Limits struct {
 	Results               int // stored events answered per filter
 	Scan                  int // index entries read per filter
 
+	CardBytes            int           // memory for cards, profiles and relay lists, at start; negative holds none
+	Reconciliations      int           // open at one time (NIP-77); negative switches them off
+	ReconciliationEvents int           // of one reconciliation
+	ReconciliationTime   time.Duration // from its beginning
+
 	OutboundMessages int           // waiting for one slow peer
 	OutboundBytes    int           // waiting for one slow peer
 	WriteTimeout     time.Duration // for one message to a peer
@@ -100,8 +88,9 @@ type Limits struct {
 	EventRate, EventBurst                   int // EVENTs of one connection
 	RequestRate, RequestBurst               int // REQs and AUTHs of one connection
 	AddressEventRate, AddressEventBurst     int // EVENTs of one address
+	KeyEventRate, KeyEventBurst             int // EVENTs of one author, signed by it
 	AddressRequestRate, AddressRequestBurst int // REQs and AUTHs of one address
-	Addresses                               int // addresses remembered
+	Addresses                               int // addresses, and authors, remembered
 	PendingEvents                           int // EVENTs of one connection whose commit is awaited
 }
 
@@ -123,6 +112,11 @@ func DefaultLimits() Limits {
 		Results:               500,
 		Scan:                  50_000,
 
+		CardBytes:            256 << 20,
+		Reconciliations:      32,
+		ReconciliationEvents: 50_000,
+		ReconciliationTime:   2 * time.Minute,
+
 		OutboundMessages: 2048,
 		OutboundBytes:    4 << 20,
 		WriteTimeout:     10 * time.Second,
@@ -131,6 +125,7 @@ func DefaultLimits() Limits {
 		EventRate: 200, EventBurst: 2000,
 		RequestRate: 200, RequestBurst: 2000,
 		AddressEventRate: 1000, AddressEventBurst: 10_000,
+		KeyEventRate: 200, KeyEventBurst: 2000,
 		AddressRequestRate: 1000, AddressRequestBurst: 10_000,
 		Addresses:     1 << 16,
 		PendingEvents: 256,
@@ -160,6 +155,9 @@ func (l *Limits) fields() []limitField {
 		{"FilterBytes", &l.FilterBytes, d.FilterBytes, false},
 		{"Results", &l.Results, d.Results, false},
 		{"Scan", &l.Scan, d.Scan, false},
+		{"CardBytes", &l.CardBytes, d.CardBytes, true},
+		{"Reconciliations", &l.Reconciliations, d.Reconciliations, true},
+		{"ReconciliationEvents", &l.ReconciliationEvents, d.ReconciliationEvents, false},
 		{"OutboundMessages", &l.OutboundMessages, d.OutboundMessages, false},
 		{"OutboundBytes", &l.OutboundBytes, d.OutboundBytes, false},
 		{"EventRate", &l.EventRate, d.EventRate, true},
@@ -168,6 +166,8 @@ func (l *Limits) fields() []limitField {
 		{"RequestBurst", &l.RequestBurst, d.RequestBurst, true},
 		{"AddressEventRate", &l.AddressEventRate, d.AddressEventRate, true},
 		{"AddressEventBurst", &l.AddressEventBurst, d.AddressEventBurst, true},
+		{"KeyEventRate", &l.KeyEventRate, d.KeyEventRate, true},
+		{"KeyEventBurst", &l.KeyEventBurst, d.KeyEventBurst, true},
 		{"AddressRequestRate", &l.AddressRequestRate, d.AddressRequestRate, true},
 		{"AddressRequestBurst", &l.AddressRequestBurst, d.AddressRequestBurst, true},
 		{"Addresses", &l.Addresses, d.Addresses, false},
@@ -190,7 +190,8 @@ func (l Limits) withDefaults() (Limits, error) {
 	l.CreatedAhead = cmp.Or(l.CreatedAhead, d.CreatedAhead)
 	l.WriteTimeout = cmp.Or(l.WriteTimeout, d.WriteTimeout)
 	l.QueryTimeout = cmp.Or(l.QueryTimeout, d.QueryTimeout)
-	if l.CreatedAhead < 0 || l.WriteTimeout < 0 || l.QueryTimeout < 0 {
+	l.ReconciliationTime = cmp.Or(l.ReconciliationTime, d.ReconciliationTime)
+	if l.CreatedAhead < 0 || l.WriteTimeout < 0 || l.QueryTimeout < 0 || l.ReconciliationTime < 0 {
 		return l, errors.New("a limit on time is negative")
 	}
 	return l, nil
@@ -205,19 +206,19 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Store == nil && o.Dir == "" {
 		return o, fmt.Errorf("%w: neither a store nor a folder", ErrOptions)
 	}
-	if o.PubKey != "" && !canonical.IsHex(o.PubKey, 32) {
-		return o, fmt.Errorf("%w: public key is not 64 lowercase hex digits", ErrOptions)
-	}
 	o.Origin = origin
-	if o.Limits, err = o.Limits.withDefaults(); err != nil {
+	if o.Policy, o.Limits, err = checkRules(o.Policy, o.Limits); err != nil {
 		return o, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
-	o.WrapQuota = cmp.Or(o.WrapQuota, DefaultWrapQuota)
-	o.WrapRetention = cmp.Or(o.WrapRetention, DefaultWrapRetention)
+	if o.Plugin != nil {
+		if o.Plugin, err = o.Plugin.withDefaults(); err != nil {
+			return o, fmt.Errorf("%w: %w", ErrOptions, err)
+		}
+	}
 	o.SweepInterval = cmp.Or(o.SweepInterval, time.Minute)
 	o.DrainTimeout = cmp.Or(o.DrainTimeout, 10*time.Second)
-	if o.WrapQuota < 0 || o.WrapRetention < 0 || o.SweepInterval < 0 || o.DrainTimeout < 0 {
-		return o, fmt.Errorf("%w: a quota or a time is negative", ErrOptions)
+	if o.SweepInterval < 0 || o.DrainTimeout < 0 {
+		return o, fmt.Errorf("%w: a time is negative", ErrOptions)
 	}
 	return o.withFunctions(), nil
 }
@@ -230,9 +231,6 @@ func (o Options) withFunctions() Options {
 	o.Logger = o.Logger.With("component", "relay")
 	if o.Now == nil {
 		o.Now = time.Now
-	}
-	if o.Admit == nil {
-		o.Admit = func(context.Context, string) bool { return true }
 	}
 	if o.ClientIP == nil {
 		o.ClientIP = remoteAddr

@@ -74,6 +74,16 @@ func (q *outbound) push(o outgoing) bool {
 // half stays free for live events. Only one goroutine of a connection calls
 // it.
 func (q *outbound) pushWait(ctx context.Context, o outgoing) error {
+	if err := q.gather(ctx, o); err != nil {
+		return err
+	}
+	signal(q.ready)
+	return nil
+}
+
+// gather is pushWait for a message that others follow at once: it may wait for
+// them until there is enough for one write. The last one comes by pushWait.
+func (q *outbound) gather(ctx context.Context, o outgoing) error {
 	for {
 		q.mu.Lock()
 		if q.closed {
@@ -81,11 +91,16 @@ func (q *outbound) pushWait(ctx context.Context, o outgoing) error {
 			return errOutboundClosed
 		}
 		if 2*len(q.queue) < q.maxMessages && 2*q.bytes < q.maxBytes {
-			q.add(o)
+			q.append(o)
+			enough := q.bytes >= popBytes
 			q.mu.Unlock()
+			if enough {
+				signal(q.ready)
+			}
 			return nil
 		}
 		q.mu.Unlock()
+		signal(q.ready)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -104,11 +119,15 @@ func (q *outbound) finish(code websocket.StatusCode, reason string) {
 	}
 }
 
-// add appends o; the caller holds the lock.
+// add appends o and tells so; the caller holds the lock.
 func (q *outbound) add(o outgoing) {
+	q.append(o)
+	signal(q.ready)
+}
+
+func (q *outbound) append(o outgoing) {
 	q.queue = append(q.queue, o)
 	q.bytes += o.size()
-	signal(q.ready)
 }
 
 // finished reports whether finish was called.
@@ -118,30 +137,56 @@ func (q *outbound) finished() bool {
 	return q.closed
 }
 
-// pop waits for the next message, or for a tick.
-func (q *outbound) pop(ctx context.Context, tick <-chan time.Time) (outgoing, error) {
+// Bounds of what pop takes at once, so that a full queue is not doubled on its
+// way out.
+const (
+	popMessages = 256
+	popBytes    = 64 << 10
+	// keepMessages is how long a list may be that an idle connection keeps.
+	keepMessages = 32
+)
+
+// pop waits for messages, or for a tick, and appends the next ones to batch: at
+// least one, more as far as they are small.
+func (q *outbound) pop(ctx context.Context, tick <-chan time.Time, batch []outgoing) ([]outgoing, error) {
 	for {
 		q.mu.Lock()
 		if len(q.queue) > 0 {
-			o := q.queue[0]
-			q.queue[0] = outgoing{}
-			if q.queue = q.queue[1:]; len(q.queue) == 0 {
-				q.queue = nil
-			}
-			q.bytes -= o.size()
-			signal(q.room)
+			batch = q.take(batch)
 			q.mu.Unlock()
-			return o, nil
+			return batch, nil
 		}
 		q.mu.Unlock()
 		select {
 		case <-ctx.Done():
-			return outgoing{}, ctx.Err()
+			return batch, ctx.Err()
 		case <-tick:
-			return outgoing{}, errTick
+			return batch, errTick
 		case <-q.ready:
 		}
 	}
+}
+
+// take moves the next messages to batch; the caller holds the lock.
+func (q *outbound) take(batch []outgoing) []outgoing {
+	n, bytes := 0, 0
+	for n < len(q.queue) && n < popMessages && (n == 0 || bytes+q.queue[n].size() <= popBytes) {
+		bytes += q.queue[n].size()
+		n++
+	}
+	batch = append(batch, q.queue[:n]...)
+	clear(q.queue[:n])
+	switch {
+	case n < len(q.queue):
+		q.queue = q.queue[n:]
+	case cap(q.queue) <= keepMessages:
+		q.queue = q.queue[:0]
+	default:
+		q.queue = nil
+	}
+	q.bytes -= bytes
+	signal(q.room)
+	return batch
 }
 
 // signal leaves a token unless one is there.

@@ -106,7 +106,7 @@ func FuzzParseFilter(f *testing.F) {
 
 func mustScope(t *testing.T, f nostr.Filter, keys []string) scope {
 	t.Helper()
-	s, err := scopeOf(f, keys)
+	s, err := scopeOf(f, openKinds, keys)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestScopeCutsWrapsToOwnKeys(t *testing.T) {
 			}
 		})
 	}
-	if _, err := scopeOf(nostr.Filter{Kinds: []int{0, 1059}}, nil); err != errAuthRequired {
+	if _, err := scopeOf(nostr.Filter{Kinds: []int{0, 1059}}, openKinds, nil); err != errAuthRequired {
 		t.Errorf("without a key: %v, want errAuthRequired", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/nbd-wtf/go-nostr"
 )
 
 // Involving implements Store.
@@ -111,6 +112,59 @@ func (tx pebbleTx) erase(rec *Record, now int64) error {
 		return tx.bury(a, max(now, int64(ev.CreatedAt)))
 	}
 	return tx.Set(deletedIDKey(ev.ID, ev.PubKey), number(now), nil)
+}
+
+// vanish removes what the request takes along, in the transaction of the
+// request, and remembers it for good (NIP-62).
+func (tx pebbleTx) vanish(request *nostr.Event) error {
+	var gone []*Record // first read, then removed: an iterator does not see later writes
+	err := involving(context.Background(), tx, request.PubKey, func(rec *Record) (bool, error) {
+		if vanishes(request, rec.Event.PubKey, rec.Recipient, rec.Event.CreatedAt) {
+			gone = append(gone, rec)
+		}
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, rec := range gone {
+		if err := tx.erase(rec, int64(request.CreatedAt)); err != nil {
+			return err
+		}
+	}
+	return tx.Set(vanishedKey(request.PubKey), number(int64(request.CreatedAt)), nil)
+}
+
+// Remove implements Store.
+func (s *pebbleStore) Remove(_ context.Context, ids []string) (int, error) {
+	if err := s.enter(); err != nil {
+		return 0, err
+	}
+	defer s.life.RUnlock()
+	s.writing.Lock()
+	defer s.writing.Unlock()
+
+	tx := pebbleTx{s.db.NewIndexedBatch()}
+	defer tx.Close()
+	n := 0
+	for _, id := range ids {
+		v, found, err := get(tx, eventKey(id))
+		if err != nil {
+			return 0, err
+		}
+		if !found {
+			continue
+		}
+		rec, err := decodeRecord(v)
+		if err != nil {
+			return 0, err
+		}
+		if err := tx.takeOut(rec); err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return n, s.commit(tx)
 }
 
 // Compact implements Store: it rewrites all files without the removed events.

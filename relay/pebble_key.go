@@ -24,6 +24,8 @@ const (
 	tableExpires   = 'x' // expiration, id
 	tableDeletedID = 'i' // id, pubkey → created_at of the deletion
 	tableDeletedAt = 'r' // kind, pubkey, hash of d → created_at of the deletion
+	tableVanished  = 'n' // pubkey → created_at of the request to vanish
+	tableRuling    = 'm' // list, subject → JSON; without both the version
 	tableQuota     = 'q' // recipient → number of events
 	tableFormat    = 'v' // → format number
 )
@@ -48,6 +50,8 @@ func appendTail(key []byte, at nostr.Timestamp, id string) []byte {
 
 // invert maps times so that later ones sort first.
 func invert(at nostr.Timestamp) uint64 { return math.MaxUint64 - uint64(at) }
+
+func vanishedKey(pubkey string) []byte { return appendHex([]byte{tableVanished}, pubkey) }
 
 func eventKey(id string) []byte { return appendHex([]byte{tableEvent}, id) }
 

@@ -18,8 +18,8 @@ func decide(r pebble.Reader, rec *Record, quota int) (Outcome, error) {
 	if _, found, err := get(r, eventKey(ev.ID)); err != nil || found {
 		return Duplicate, err
 	}
-	if deleted, err := isDeleted(r, ev); err != nil || deleted {
-		return Deleted, err
+	if outcome, err := decideDeleted(r, ev); err != nil || outcome != Stored {
+		return outcome, err
 	}
 	if a, ok := addressOf(ev); ok {
 		at, id, found, err := currentVersion(r, a)
@@ -36,10 +36,29 @@ func decide(r pebble.Reader, rec *Record, quota int) (Outcome, error) {
 	return Stored, nil
 }
 
-// isDeleted looks for a deletion by the event's own author. A deletion
-// request cannot be deleted (NIP-09).
+// decideDeleted is Deleted for an event that its author deleted, Stale for a
+// request to vanish when a later one was made, or Stored.
+func decideDeleted(r pebble.Reader, ev *nostr.Event) (Outcome, error) {
+	at, vanished, err := getNumber(r, vanishedKey(ev.PubKey))
+	if err != nil {
+		return 0, err
+	}
+	if vanished && int64(ev.CreatedAt) <= at {
+		if ev.Kind == kindVanish {
+			return Stale, nil
+		}
+		return Deleted, nil
+	}
+	if deleted, err := isDeleted(r, ev); err != nil || deleted {
+		return Deleted, err
+	}
+	return Stored, nil
+}
+
+// isDeleted looks for a deletion by the event's own author. Requests to delete
+// and to vanish cannot be deleted (NIP-09, NIP-62).
 func isDeleted(r pebble.Reader, ev *nostr.Event) (bool, error) {
-	if ev.Kind == kindDeletion {
+	if ev.Kind == kindDeletion || ev.Kind == kindVanish {
 		return false, nil
 	}
 	if _, found, err := getNumber(r, deletedIDKey(ev.ID, ev.PubKey)); err != nil || found {
@@ -71,10 +90,14 @@ func (tx pebbleTx) add(rec *Record, quota int) (Outcome, error) {
 	if err := tx.replace(rec.Event); err != nil {
 		return 0, err
 	}
-	if rec.Event.Kind == kindDeletion {
-		if err := tx.applyDeletion(rec.Event); err != nil {
-			return 0, err
-		}
+	switch rec.Event.Kind {
+	case kindDeletion:
+		err = tx.applyDeletion(rec.Event)
+	case kindVanish:
+		err = tx.vanish(rec.Event)
+	}
+	if err != nil {
+		return 0, err
 	}
 	return Stored, tx.put(rec)
 }
@@ -205,7 +228,7 @@ func (tx pebbleTx) deleteID(id string, del *nostr.Event) error {
 		return err
 	}
 	h, err := decodeHeader(v)
-	if err != nil || h.pubkey != del.PubKey || h.kind == kindDeletion {
+	if err != nil || h.pubkey != del.PubKey || h.kind == kindDeletion || h.kind == kindVanish {
 		return err
 	}
 	return tx.remove(id)

@@ -1,11 +1,14 @@
 package relay
 
 import (
-	"context"
+	"cmp"
+	"errors"
 	"fmt"
-	"strconv"
-	"strings"
+	"maps"
+	"net/url"
+	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/nbd-wtf/go-nostr"
 
@@ -13,117 +16,69 @@ import (
 	"github.com/parleykit/parley/protocol/card"
 )
 
-// Results of an EVENT, the closed label set of parley_relay_events_total.
+// ErrPolicy is wrapped by every refusal of a Policy.
+var ErrPolicy = errors.New("relay: invalid policy")
+
+// Policy is what a relay takes, from whom and for whom, how long it keeps it,
+// and what it says about itself. Its zero value takes the kinds the relay is
+// made for from everybody for everybody. A relay swaps it as a whole
+// (Reconfigure). Public keys are 64 lowercase hex digits.
+type Policy struct {
+	// Name, Description, Contact, PubKey (the operator's) and PostingPolicy (an
+	// https or http URL) are shown in the relay information document (NIP-11).
+	Name, Description, Contact, PubKey, PostingPolicy string
+
+	// Kinds are taken, no others; nil means DefaultKinds. Regular, replaceable
+	// and addressable kinds are kept by NIP-01. Ephemeral kinds are not
+	// possible, 5 and 62 cannot be left out.
+	Kinds []int
+	// Authors are the keys whose events are taken; nil means everybody's.
+	// Denied keys are refused. Neither holds for wraps, whose authors are
+	// throwaway keys, nor for requests to delete or to vanish.
+	Authors, Denied []string
+	// Recipients are the keys for which wraps are stored; nil means every key.
+	Recipients []string
+	// WrapQuota is the number of wraps stored for one recipient at a time; 0
+	// means DefaultWrapQuota.
+	WrapQuota int
+	// WrapRetention is the longest time a wrap is kept, whatever expiration
+	// it asks for; 0 means DefaultWrapRetention.
+	WrapRetention time.Duration
+	// Work is the number of leading zero bits an id needs (NIP-13), KindWork
+	// the same for single kinds. The event must commit to as many.
+	Work     int
+	KindWork map[int]int
+	// Carriers are schemes of which each card must name at least one; none
+	// means that a card needs no carrier.
+	Carriers []string
+	// Bridges may read wraps of others.
+	Bridges []Bridge
+	// Admins may manage the relay (NIP-86). Without any there is no management.
+	Admins []string
+}
+
+// Bridge is a key that carries wraps to where the relay does not reach. When
+// it is authenticated it may read the wraps for recipients that it names in a
+// p tag of the filter and that have a live card with a carrier of the scheme.
+type Bridge struct {
+	Key    string
+	Scheme string // of the carrier, such as "ntfy"
+	// Recipients narrows it to these keys; none means no narrowing.
+	Recipients []string
+}
+
+// Defaults of a Policy.
 const (
-	resultStored       = "stored"
-	resultDuplicate    = "duplicate"
-	resultStale        = "stale"
-	resultDeleted      = "deleted"
-	resultInvalid      = "invalid"
-	resultBlocked      = "blocked"
-	resultRestricted   = "restricted"
-	resultAuthRequired = "auth_required"
-	resultRateLimited  = "rate_limited"
-	resultError        = "error"
+	DefaultWrapQuota     = 10_000
+	DefaultWrapRetention = 32 * 24 * time.Hour
 )
 
-// refusal turns the text of a refusal into an answer; the result follows from
-// its prefix (NIP-01).
-func refusal(text string) *answer {
-	result := resultError
-	switch prefix, _, _ := strings.Cut(text, ":"); prefix {
-	case "invalid":
-		result = resultInvalid
-	case "blocked":
-		result = resultBlocked
-	case "restricted":
-		result = resultRestricted
-	case "auth-required":
-		result = resultAuthRequired
-	case "rate-limited":
-		result = resultRateLimited
-	}
-	return &answer{text: text, result: result}
-}
+// MaxWork is the largest proof of work, in bits, that a Policy may ask for.
+const MaxWork = 40
 
-// answerOf is the answer to what the store decided. A stale version is
-// answered like a duplicate, true: it is settled, sending it again changes
-// nothing. It is neither stored nor sent to subscriptions.
-func answerOf(o Outcome) *answer {
-	switch o {
-	case Stored:
-		return &answer{ok: true, result: resultStored}
-	case Duplicate:
-		return &answer{ok: true, text: "duplicate: the event is already stored", result: resultDuplicate}
-	case Stale:
-		return &answer{ok: true, text: "duplicate: a newer version is stored", result: resultStale}
-	case Deleted:
-		return &answer{text: "blocked: the event was deleted by its author", result: resultDeleted}
-	case OverQuota:
-		// Not "restricted": room comes back as wraps expire, so trying again helps.
-		return &answer{text: "rate-limited: the recipient's box is full", result: resultRateLimited}
-	}
-	return &answer{text: "error: the event was not stored", result: resultError}
-}
-
-// rejectEmptyTag refuses a d tag without a value before anything else looks
-// at the event.
-func rejectEmptyTag(_ context.Context, ev *nostr.Event) (bool, string) {
-	for _, tag := range ev.Tags {
-		if len(tag) == 0 || (tag[0] == "d" && len(tag) < 2) {
-			return true, "invalid: a tag has no value"
-		}
-	}
-	return false, ""
-}
-
-func (r *Relay) rejectKind(_ context.Context, ev *nostr.Event) (bool, string) {
-	switch ev.Kind {
-	case kindProfile, kindDeletion, kindWrap, kindRelayList, kindCard:
-		return false, ""
-	}
-	return true, fmt.Sprintf("blocked: kind %d is not stored here", ev.Kind)
-}
-
-// rejectPolicy applies the rules that need no key: times, protection and what
-// the kind asks for.
-func (r *Relay) rejectPolicy(ctx context.Context, ev *nostr.Event) (bool, string) {
-	now := r.opts.Now()
-	text := ""
-	switch created := time.Unix(int64(ev.CreatedAt), 0); {
-	case len(ev.Tags) > r.opts.Limits.EventTags:
-		text = fmt.Sprintf("invalid: more than %d tags", r.opts.Limits.EventTags)
-	case created.After(now.Add(r.opts.Limits.CreatedAhead)):
-		text = "invalid: created_at is " + apart(created, now)
-	default:
-		text = r.checkExpiration(ctx, ev, now)
-	}
-	if text == "" {
-		text = checkProtection(ctx, ev)
-	}
-	if text == "" {
-		text = r.checkContent(ctx, ev, now)
-	}
-	return text != "", text
-}
-
-// checkExpiration refuses expired events (NIP-40) and notes until when the
-// event is kept, never longer than its kind's retention.
-func (r *Relay) checkExpiration(ctx context.Context, ev *nostr.Event, now time.Time) string {
-	at, ok, err := expiration(ev)
-	if err != nil {
-		return "invalid: the expiration tag is not a Unix time"
-	}
-	if ok && at <= now.Unix() {
-		return "invalid: the event is expired, its expiration is " + apart(time.Unix(at, 0), now)
-	}
-	if last := now.Add(r.retention(ev.Kind)).Unix(); !ok || at > last {
-		at = last
-	}
-	if sub := submissionOf(ctx); sub != nil {
-		sub.rec.Expires = at
-	}
-	return ""
+// DefaultKinds returns the kinds the relay is made for.
+func DefaultKinds() []int {
+	return []int{kindProfile, kindDeletion, kindVanish, kindWrap, kindRelayList, kindInboxList, kindCard}
 }
 
 // openRetention is how long events other than wraps are kept: as long as a
@@ -131,115 +86,153 @@ func (r *Relay) checkExpiration(ctx context.Context, ev *nostr.Event, now time.T
 // by itself when the deletion goes.
 const openRetention = card.MaxLifetime + 24*time.Hour
 
+// Check reports the first thing that is wrong with the policy, wrapped in
+// ErrPolicy. New and Reconfigure check by themselves.
+func (p Policy) Check() error {
+	_, err := p.clone().check()
+	return err
+}
+
+// check reports the first thing that is wrong, wrapped in ErrPolicy, or fills
+// the fields that are zero.
+func (p Policy) check() (Policy, error) {
+	p.WrapQuota = cmp.Or(p.WrapQuota, DefaultWrapQuota)
+	p.WrapRetention = cmp.Or(p.WrapRetention, DefaultWrapRetention)
+	if p.Kinds == nil {
+		p.Kinds = DefaultKinds()
+	}
+	p.Kinds = slices.Compact(slices.Sorted(slices.Values(p.Kinds)))
+	err := cmp.Or(p.checkTexts(), p.checkKinds(), p.checkKeys(), p.checkWork(), p.checkBridges())
+	if err == nil && (p.WrapQuota < 0 || p.WrapRetention < 0) {
+		err = errors.New("a quota or a time is negative")
+	}
+	if err != nil {
+		return p, fmt.Errorf("%w: %w", ErrPolicy, err)
+	}
+	return p, nil
+}
+
+func (p Policy) checkTexts() error {
+	if p.PostingPolicy != "" && !isWebAddress(p.PostingPolicy) {
+		return errors.New("the posting policy is not an https or http URL")
+	}
+	if !utf8.ValidString(p.Name + p.Description + p.Contact) {
+		return errors.New("a text is not valid UTF-8")
+	}
+	return nil
+}
+
+func isWebAddress(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil
+}
+
+func (p Policy) checkKinds() error {
+	for _, kind := range p.Kinds {
+		if err := checkKind(kind); err != nil {
+			return err
+		}
+	}
+	for _, kind := range []int{kindDeletion, kindVanish} {
+		if !slices.Contains(p.Kinds, kind) {
+			return fmt.Errorf("kind %d cannot be left out", kind)
+		}
+	}
+	return nil
+}
+
+// checkKind reports why a kind cannot be taken at all.
+func checkKind(kind int) error {
+	switch {
+	case kind < 0 || kind > maxKind:
+		return fmt.Errorf("kind %d is not between 0 and 65535", kind)
+	case nostr.IsEphemeralKind(kind):
+		return fmt.Errorf("kind %d is ephemeral: nothing is passed on that is not stored", kind)
+	}
+	return nil
+}
+
+func (p Policy) checkKeys() error {
+	lists := [][]string{p.Authors, p.Denied, p.Recipients, p.Admins}
+	if p.PubKey != "" {
+		lists = append(lists, []string{p.PubKey})
+	}
+	for _, b := range p.Bridges {
+		lists = append(lists, []string{b.Key}, b.Recipients)
+	}
+	for _, key := range slices.Concat(lists...) {
+		if !canonical.IsHex(key, 32) {
+			return errors.New("a public key is not 64 lowercase hex digits")
+		}
+	}
+	for _, key := range p.Denied {
+		if slices.Contains(p.Authors, key) || slices.Contains(p.Admins, key) {
+			return fmt.Errorf("key %s is denied and listed", key)
+		}
+	}
+	return nil
+}
+
+func (p Policy) checkWork() error {
+	if p.Work < 0 || p.Work > MaxWork {
+		return fmt.Errorf("work is not between 0 and %d bits", MaxWork)
+	}
+	for kind, bits := range p.KindWork {
+		if bits < 0 || bits > MaxWork {
+			return fmt.Errorf("work of kind %d is not between 0 and %d bits", kind, MaxWork)
+		}
+		if !slices.Contains(p.Kinds, kind) {
+			return fmt.Errorf("work of kind %d, which is not taken", kind)
+		}
+	}
+	return nil
+}
+
+func (p Policy) checkBridges() error {
+	for _, scheme := range p.Carriers {
+		if !isScheme(scheme) {
+			return fmt.Errorf("carrier %q is no scheme", scheme)
+		}
+	}
+	for _, b := range p.Bridges {
+		if !isScheme(b.Scheme) {
+			return fmt.Errorf("the bridge of %s has no scheme of a carrier", b.Key)
+		}
+	}
+	return nil
+}
+
+// isScheme reports whether s can be the scheme of a carrier in a card.
+func isScheme(s string) bool {
+	switch s {
+	case card.SchemeNostr, card.SchemeNtfy, card.SchemeMQTT, card.SchemeHTTPS, card.SchemeMailto:
+		return true
+	}
+	return false
+}
+
 // retention is how long an event of the kind is kept at most. Keys cost
 // nothing, so what a stranger stores must end some time.
-func (r *Relay) retention(kind int) time.Duration {
+func (p *Policy) retention(kind int) time.Duration {
 	if kind == kindWrap {
-		return r.opts.WrapRetention
+		return p.WrapRetention
 	}
 	return openRetention
 }
 
-// expiration reads the first expiration tag (NIP-40).
-func expiration(ev *nostr.Event) (at int64, ok bool, err error) {
-	tag := ev.Tags.Find("expiration")
-	if tag == nil {
-		return 0, false, nil
+// work is what an event of the kind needs.
+func (p *Policy) work(kind int) int {
+	if bits, single := p.KindWork[kind]; single {
+		return bits
 	}
-	n, err := strconv.ParseUint(tag[1], 10, 62)
-	return int64(n), err == nil, err
+	return p.Work
 }
 
-// checkProtection lets a protected event in only from its author (NIP-70).
-func checkProtection(ctx context.Context, ev *nostr.Event) string {
-	for _, tag := range ev.Tags {
-		if len(tag) != 1 || tag[0] != "-" {
-			continue
-		}
-		sub := submissionOf(ctx)
-		switch {
-		case sub == nil || len(sub.session.keys) == 0:
-			return "auth-required: a protected event is taken from its author only"
-		case !sub.session.authenticated(ev.PubKey):
-			return "restricted: a protected event is taken from its author only"
-		}
+// clone shares nothing with p that the caller might change.
+func (p Policy) clone() Policy {
+	for _, list := range []*[]string{&p.Authors, &p.Denied, &p.Recipients, &p.Carriers, &p.Admins} {
+		*list = slices.Clone(*list)
 	}
-	return ""
-}
-
-// checkContent applies the rules of the kind.
-func (r *Relay) checkContent(ctx context.Context, ev *nostr.Event, now time.Time) string {
-	switch ev.Kind {
-	case kindCard:
-		if _, err := card.Parse(ev, now); err != nil {
-			return "invalid: card: " + strings.TrimPrefix(err.Error(), "card: ")
-		}
-	case kindWrap:
-		return r.checkWrap(ctx, ev)
-	}
-	return ""
-}
-
-// checkWrap takes wraps from anybody, for one admitted recipient (NIP-59).
-func (r *Relay) checkWrap(ctx context.Context, ev *nostr.Event) string {
-	recipient, n := "", 0
-	for _, tag := range ev.Tags {
-		if tag[0] != "p" {
-			continue
-		}
-		n++
-		if len(tag) >= 2 {
-			recipient = tag[1]
-		}
-	}
-	if n != 1 || !canonical.IsHex(recipient, 32) {
-		return "invalid: a wrap has exactly one p tag with a public key"
-	}
-	if !r.opts.Admit(ctx, recipient) {
-		return "blocked: wraps for this recipient are not stored here"
-	}
-	if sub := submissionOf(ctx); sub != nil {
-		sub.rec.Recipient = recipient
-	}
-	return ""
-}
-
-// rejectRate takes a token of the connection and of its address.
-func (r *Relay) rejectRate(ctx context.Context, _ *nostr.Event) (bool, string) {
-	sub := submissionOf(ctx)
-	if sub == nil {
-		return false, ""
-	}
-	now, s := r.opts.Now(), sub.session
-	if allow(s.own.events, now) && allow(s.shared.events, now) {
-		return false, ""
-	}
-	return true, "rate-limited: too many events, slow down"
-}
-
-func rejectID(_ context.Context, ev *nostr.Event) (bool, string) {
-	return !ev.CheckID(), "invalid: the id is not the hash of the event"
-}
-
-// rejectKnown spares the signature check of events that would not be stored.
-func (r *Relay) rejectKnown(ctx context.Context, ev *nostr.Event) (bool, string) {
-	sub := submissionOf(ctx)
-	if sub == nil {
-		return true, errNoSubmission.Error()
-	}
-	outcome, err := r.store.Check(ctx, sub.rec, r.opts.WrapQuota)
-	if err != nil {
-		r.log.ErrorContext(ctx, "checking event", "event_id", ev.ID, "err", err)
-		return true, "error: the store could not be read"
-	}
-	if outcome == Stored {
-		return false, ""
-	}
-	sub.settled = answerOf(outcome)
-	return true, sub.settled.text
-}
-
-func rejectSignature(_ context.Context, ev *nostr.Event) (bool, string) {
-	ok, err := ev.CheckSignature()
-	return err != nil || !ok, "invalid: the signature is wrong"
+	p.Kinds, p.KindWork, p.Bridges = slices.Clone(p.Kinds), maps.Clone(p.KindWork), slices.Clone(p.Bridges)
+	return p
 }

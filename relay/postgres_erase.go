@@ -99,5 +99,32 @@ func eraseFrom(ctx context.Context, tx pgx.Tx, person string, now int64, limit i
 	return removed, tx.SendBatch(ctx, graves).Close()
 }
 
+const removedSQL = `SELECT id, recipient, address FROM relay_events WHERE id = ANY($1::bytea[])`
+
+// Remove implements Store.
+func (s *postgresStore) Remove(ctx context.Context, ids []string) (int, error) {
+	removed := 0
+	err := s.transact(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		gone := postgresSweep{words: map[string]struct{}{}}
+		rows, err := tx.Query(ctx, removedSQL, unhexAll(ids))
+		if err != nil {
+			return fmt.Errorf("reading events: %w", err)
+		}
+		var id, recipient, address []byte
+		_, err = pgx.ForEachRow(rows, []any{&id, &recipient, &address}, func() error {
+			return gone.add(slices.Clone(id), slices.Clone(recipient), address, nil)
+		})
+		if removed = 0; err != nil || len(gone.ids) == 0 {
+			return err
+		}
+		removed, err = gone.remove(ctx, tx)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("removing events: %w", err)
+	}
+	return removed, nil
+}
+
 // Compact implements Store. The server's autovacuum does that by itself.
 func (s *postgresStore) Compact(context.Context) error { return nil }

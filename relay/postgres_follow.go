@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -157,12 +156,14 @@ func (s *postgresStore) since(ctx context.Context, xact string, after []byte) (i
 // take offers the events of the ids that are not known yet.
 func (s *postgresStore) take(ctx context.Context, ids []string, to Follower) error {
 	fresh := s.known.add(ids)
-	for part := range slices.Chunk(fresh, bodyEvents) {
+	for len(fresh) > 0 {
+		part := fresh[:min(len(fresh), bodyEvents)]
 		records, err := s.fetch(ctx, unhexAll(part))
 		if err != nil {
-			s.known.forget(fresh) // at worst some come twice
+			s.known.forget(fresh) // the next round finds them
 			return err
 		}
+		fresh = fresh[len(part):]
 		if len(records) > 0 {
 			to.Offer(records)
 		}

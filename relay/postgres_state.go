@@ -51,6 +51,7 @@ type postgresState struct {
 	added      []*postgresEvent
 	newStones  map[string]int64
 	quotaReads [][]byte
+	vanishing  []string // keys with a request to vanish
 	ids        [][]byte
 	addresses  [][]byte
 	stones     [][]byte
@@ -65,6 +66,7 @@ func newPostgresState(batch []*Record) *postgresState {
 	}
 	for _, rec := range batch {
 		s.need(&s.ids, unhex(rec.Event.ID))
+		s.need(&s.stones, unhex(rec.Event.PubKey)) // has it vanished?
 		s.stones = append(s.stones, []byte(tombstoneOfID(rec.Event.ID, rec.Event.PubKey)))
 		if a := addressColumn(rec.Event); a != "" {
 			s.need(&s.addresses, []byte(a))
@@ -73,8 +75,11 @@ func newPostgresState(batch []*Record) *postgresState {
 		if rec.Recipient != "" {
 			s.need(&s.quotaReads, unhex(rec.Recipient))
 		}
-		if rec.Event.Kind == kindDeletion {
+		switch rec.Event.Kind {
+		case kindDeletion:
 			s.needTargets(rec.Event)
+		case kindVanish:
+			s.vanishing = append(s.vanishing, rec.Event.PubKey)
 		}
 	}
 	return s
@@ -104,8 +109,9 @@ const (
 	knownSQL = `SELECT id, pubkey, kind, age, recipient, address FROM relay_events WHERE id = ANY($1::bytea[])
 		UNION ALL
 		SELECT id, pubkey, kind, age, recipient, address FROM relay_events WHERE address = ANY($2::bytea[])`
-	stonesSQL = `SELECT key, created_at FROM relay_tombstones WHERE key = ANY($1::bytea[])`
-	quotaSQL  = `SELECT recipient, events FROM relay_quota WHERE recipient = ANY($1::bytea[])`
+	vanishingSQL = `SELECT id, pubkey, kind, age, recipient, address FROM relay_events WHERE id IN (` + involvingSQL + `)`
+	stonesSQL    = `SELECT key, created_at FROM relay_tombstones WHERE key = ANY($1::bytea[])`
+	quotaSQL     = `SELECT recipient, events FROM relay_quota WHERE recipient = ANY($1::bytea[])`
 )
 
 // read queues the reading of the state.
@@ -118,6 +124,14 @@ func (s *postgresState) read(batch *pgx.Batch) {
 		batch.Queue(quotaSQL, s.quotaReads).Query(func(rows pgx.Rows) error {
 			return readNumbers(rows, func(key []byte, n int64) { s.quota[hex.EncodeToString(key)] = n })
 		})
+	}
+}
+
+// readVanishing queues the reading of what requests to vanish may take along.
+func (s *postgresState) readVanishing(batch *pgx.Batch) {
+	for _, key := range s.vanishing {
+		pubkey, tag := involvingKeys(key)
+		batch.Queue(vanishingSQL, pubkey, tag).Query(s.readEvents)
 	}
 }
 
@@ -157,6 +171,8 @@ func (s *postgresState) decide(rec *Record, quota int) Outcome {
 	switch {
 	case s.events[ev.ID] != nil:
 		return Duplicate
+	case ev.Kind == kindVanish && s.vanished(ev):
+		return Stale
 	case s.isDeleted(ev, a):
 		return Deleted
 	case a != "" && old != nil && !newer(ev.CreatedAt, ev.ID, old.at, old.id):
@@ -167,10 +183,19 @@ func (s *postgresState) decide(rec *Record, quota int) Outcome {
 	return Stored
 }
 
-// isDeleted looks for a deletion by the event's own author. A deletion
-// request cannot be deleted (NIP-09).
+// vanished reports whether the event is from before its author vanished.
+func (s *postgresState) vanished(ev *nostr.Event) bool {
+	at, found := s.tombstones[string(unhex(ev.PubKey))]
+	return found && int64(ev.CreatedAt) <= at
+}
+
+// isDeleted looks for a deletion by the event's own author. Requests to delete
+// and to vanish cannot be deleted (NIP-09, NIP-62).
 func (s *postgresState) isDeleted(ev *nostr.Event, a string) bool {
-	if ev.Kind == kindDeletion {
+	if s.vanished(ev) {
+		return true
+	}
+	if ev.Kind == kindDeletion || ev.Kind == kindVanish {
 		return false
 	}
 	if _, found := s.tombstones[tombstoneOfID(ev.ID, ev.PubKey)]; found {
@@ -193,8 +218,11 @@ func (s *postgresState) add(rec *Record, quota int) Outcome {
 		}
 		s.current[ev.address] = ev
 	}
-	if ev.kind == kindDeletion {
+	switch ev.kind {
+	case kindDeletion:
 		s.applyDeletion(rec.Event)
+	case kindVanish:
+		s.vanish(rec.Event)
 	}
 	s.events[ev.id] = ev
 	s.added = append(s.added, ev)
@@ -226,7 +254,7 @@ func (s *postgresState) applyDeletion(del *nostr.Event) {
 	ids, addresses := deletionTargets(del)
 	for _, id := range ids {
 		s.bury(tombstoneOfID(id, del.PubKey), del.CreatedAt)
-		if ev := s.events[id]; ev != nil && ev.pubkey == del.PubKey && ev.kind != kindDeletion {
+		if ev := s.events[id]; ev != nil && ev.pubkey == del.PubKey && ev.kind != kindDeletion && ev.kind != kindVanish {
 			s.remove(ev)
 		}
 	}
@@ -236,6 +264,23 @@ func (s *postgresState) applyDeletion(del *nostr.Event) {
 			s.remove(ev)
 		}
 	}
+}
+
+// vanish removes what the request takes along, as an erase does, and remembers
+// the request for good (NIP-62).
+func (s *postgresState) vanish(request *nostr.Event) {
+	for _, ev := range s.events {
+		if !vanishes(request, ev.pubkey, ev.recipient, ev.at) {
+			continue
+		}
+		stone := ev.address
+		if stone == "" {
+			stone = tombstoneOfID(ev.id, ev.pubkey)
+		}
+		s.bury(stone, request.CreatedAt)
+		s.remove(ev)
+	}
+	s.bury(string(unhex(request.PubKey)), request.CreatedAt)
 }
 
 // bury remembers a deletion; the later one of several counts.

@@ -40,6 +40,7 @@ func commitTo(ctx context.Context, tx pgx.Tx, records []*Record, quota int, clai
 	state := newPostgresState(records)
 	reads := &pgx.Batch{}
 	lockWords(reads, state.words)
+	state.readVanishing(reads)
 	state.read(reads) // each statement sees what was committed when it starts
 	if err := tx.SendBatch(ctx, reads).Close(); err != nil {
 		return nil, fmt.Errorf("reading state: %w", err)

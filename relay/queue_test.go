@@ -46,10 +46,8 @@ func TestWaitingPushLeavesHalfOfTheQueueFree(t *testing.T) {
 		if !q.push(outgoing{head: []byte("live")}) {
 			t.Error("no room for a live event")
 		}
-		for range 2 {
-			if _, err := q.pop(t.Context(), nil); err != nil {
-				t.Fatal(err)
-			}
+		if batch, err := q.pop(t.Context(), nil, nil); err != nil || len(batch) != 3 {
+			t.Fatalf("popped %d messages, %v, want 3", len(batch), err)
 		}
 		if err := <-pushed; err != nil {
 			t.Error(err)
@@ -68,14 +66,13 @@ func TestFinishedQueueSendsWhatItHasAndTheCloseLast(t *testing.T) {
 	if err := q.pushWait(t.Context(), outgoing{}); !errors.Is(err, errOutboundClosed) {
 		t.Errorf("got %v, want errOutboundClosed", err)
 	}
-	first, _ := q.pop(t.Context(), nil)
-	second, _ := q.pop(t.Context(), nil)
-	if string(first.head) != "one" || second.close == nil || second.close.Code != websocket.StatusGoingAway {
-		t.Errorf("got %q, then %v", first.head, second.close)
+	batch, _ := q.pop(t.Context(), nil, nil)
+	if len(batch) != 2 || string(batch[0].head) != "one" || batch[1].close == nil || batch[1].close.Code != websocket.StatusGoingAway {
+		t.Errorf("got %v", batch)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := q.pop(ctx, nil); !errors.Is(err, context.Canceled) {
+	if _, err := q.pop(ctx, nil, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("empty queue: %v, want the context's error", err)
 	}
 }
@@ -122,7 +119,7 @@ func TestAddressTableIsBoundedAndKeepsWhoIsActive(t *testing.T) {
 		if table.budget(active) != first {
 			t.Fatalf("after %d addresses the active one lost its budget", i)
 		}
-		if n := len(table.younger) + len(table.older); n > 10 {
+		if n := len(table.budgets.younger) + len(table.budgets.older); n > 10 {
 			t.Fatalf("%d addresses are remembered", n)
 		}
 	}

@@ -2,14 +2,18 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
 	"github.com/fiatjaf/khatru"
+
+	"github.com/parleykit/parley/protocol/httpauth"
 )
 
 // Relay is one relay: its store, its connections and its subscriptions. Its
@@ -17,12 +21,21 @@ import (
 type Relay struct {
 	opts          Options
 	log           *slog.Logger
-	store         Store
+	store         *cardStore
 	frame         *khatru.Relay
 	metrics       *metrics
 	committer     *committer
+	verifier      *verifier
 	subscriptions *index
 	addresses     *addressTable
+	authors       *keyTable
+	plugin        *plugin // nil when there is none
+	tokens        *httpauth.Verifier
+
+	ruling  sync.Mutex // held by who changes the rules
+	current atomic.Pointer[rules]
+
+	pace pace // of the stored events, for the page
 
 	base   context.Context // of every connection
 	cancel context.CancelFunc
@@ -32,6 +45,8 @@ type Relay struct {
 	admitted int // connections, those in their upgrade included
 	sessions map[*session]struct{}
 	running  sync.WaitGroup // of sessions
+
+	reconciliations atomic.Int64 // open ones
 }
 
 // New opens the store and prepares a relay. It answers nothing until Run is
@@ -49,12 +64,20 @@ func New(o Options) (*Relay, error) {
 			return nil, err
 		}
 	}
+	m := newMetrics(o.Registerer)
 	r := &Relay{
-		opts: o, log: o.Logger, store: store, metrics: newMetrics(o.Registerer),
-		subscriptions: newIndex(), addresses: newAddressTable(o.Limits), sessions: map[*session]struct{}{},
+		opts: o, log: o.Logger, metrics: m,
+		store:         holdCards(context.Background(), store, o.Limits.CardBytes, o.Now(), o.Logger, m),
+		subscriptions: newIndex(), addresses: newAddressTable(o.Limits), authors: &keyTable{limits: o.Limits},
+		tokens: httpauth.NewVerifier(o.Now), sessions: map[*session]struct{}{},
 	}
+	r.current.Store(newRules(o.Policy, o.Limits, rulings{}))
+	if err := r.readRulings(context.Background()); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	r.plugin = newPlugin(r)
 	r.base, r.cancel = context.WithCancel(context.Background())
-	r.committer = newCommitter(r)
+	r.committer, r.verifier = newCommitter(r), newVerifier()
 	r.frame = r.newFrame()
 	return r, nil
 }
@@ -67,14 +90,18 @@ func (r *Relay) Run(ctx context.Context) error {
 	var workers sync.WaitGroup
 	workers.Go(r.committer.commit)
 	workers.Go(r.committer.fanOut)
+	pluginCtx, endPlugin := context.WithCancel(context.Background())
+	workers.Go(func() { r.plugin.run(pluginCtx) })
 	var following sync.WaitGroup
-	if store, shared := r.store.(SharedStore); shared {
-		following.Go(func() { store.Follow(ctx, r.committer) })
+	if r.store.shared {
+		following.Go(func() { r.store.follow(ctx, r.committer) })
+		following.Go(func() { r.followRulings(ctx) })
 	}
 
 	r.sweepUntil(ctx)
 	r.drain()
 	following.Wait() // it uses the committer
+	endPlugin()      // no connection is left to ask it
 	close(r.committer.stop)
 	workers.Wait()
 	if err := r.store.Close(); err != nil {
@@ -89,6 +116,8 @@ func (r *Relay) sweepUntil(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		r.sweep(ctx)
+		r.pace.mark(r.opts.Now(), r.storedEvents())
+		r.removeBanned(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -121,6 +150,7 @@ const (
 	refusedFull     = "full"
 	refusedAddress  = "address"
 	refusedStopping = "stopping"
+	refusedBlocked  = "blocked"
 )
 
 // admit counts a new connection in before its upgrade, or returns the reason
@@ -128,10 +158,12 @@ const (
 func (r *Relay) admit(address netip.Addr) (reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	limit := r.opts.Limits.Connections
+	limit := r.limits().Connections
 	switch {
 	case r.stopping:
 		return refusedStopping
+	case r.rules().blocked(address):
+		return refusedBlocked
 	case limit >= 0 && r.admitted >= limit:
 		return refusedFull
 	case !r.addresses.open(address):
@@ -154,8 +186,9 @@ func (r *Relay) leave(address netip.Addr) {
 }
 
 // serve runs one connection to its end.
-func (r *Relay) serve(conn *websocket.Conn, address netip.Addr) {
+func (r *Relay) serve(conn *websocket.Conn, wire *wire, address netip.Addr) {
 	s := r.newSession(conn, address)
+	s.wire = wire
 	r.mu.Lock()
 	r.sessions[s] = struct{}{}
 	stopping := r.stopping

@@ -8,10 +8,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nbd-wtf/go-nostr"
 )
 
-// Results of a REQ, the closed label set of parley_relay_requests_total.
+// Results of a REQ, COUNT or NEG-OPEN, the closed label set of
+// parley_relay_requests_total and its like.
 const (
 	requestServed       = "served"
 	requestInvalid      = "invalid"
@@ -21,6 +23,10 @@ const (
 	requestTooBroad     = "too_broad"
 	requestError        = "error"
 )
+
+var requestResults = []string{
+	requestServed, requestInvalid, requestAuthRequired, requestRateLimited, requestRestricted, requestTooBroad, requestError,
+}
 
 // request handles REQ: it waits for the commits of the EVENTs before it,
 // replaces a subscription of the same id, and sends the stored events, EOSE
@@ -32,7 +38,12 @@ func (s *session) request(m message) {
 	if old := s.subscriptions[m.id]; old != nil {
 		s.drop(old)
 	}
-	scopes, result, text := s.scopes(m)
+	limits := s.relay.limits()
+	if len(s.subscriptions) >= limits.Subscriptions {
+		s.refuseRequest(m.id, requestRestricted, fmt.Sprintf("restricted: a connection has at most %d subscriptions", limits.Subscriptions))
+		return
+	}
+	scopes, result, text := s.scopes(m.filters, limits)
 	if text != "" {
 		s.refuseRequest(m.id, result, text)
 		return
@@ -41,9 +52,9 @@ func (s *session) request(m message) {
 	for _, sc := range scopes {
 		filters = append(filters, sc.parts...)
 	}
-	sub := newSubscription(m.id, filters, s.keys, s.deliver)
+	sub := newSubscription(m.id, filters, s.readers(scopes), s.deliver)
 	sub.weight = weight(filters)
-	if s.weight+sub.weight > s.relay.opts.Limits.FilterBytes {
+	if s.weight+sub.weight > s.relay.limits().FilterBytes {
 		s.refuseRequest(m.id, requestRestricted, "restricted: the open filters of this connection hold too many values")
 		return
 	}
@@ -54,20 +65,20 @@ func (s *session) request(m message) {
 	s.serve(sub, scopes)
 }
 
-// scopes reads the filters of a REQ, or says why it is refused.
-func (s *session) scopes(m message) (scopes []scope, result, text string) {
-	l := s.relay.opts.Limits
+// scopes reads the filters of a request, or says why it is refused.
+func (s *session) scopes(filters []jsontext.Value, l Limits) (scopes []scope, result, text string) {
 	switch {
 	case !s.allowRequest():
 		return nil, requestRateLimited, "rate-limited: too many requests, slow down"
-	case len(m.filters) == 0:
-		return nil, requestInvalid, "invalid: a REQ has at least one filter"
-	case len(m.filters) > l.Filters:
-		return nil, requestInvalid, fmt.Sprintf("invalid: a REQ has at most %d filters", l.Filters)
-	case len(s.subscriptions) >= l.Subscriptions:
-		return nil, requestRestricted, fmt.Sprintf("restricted: a connection has at most %d subscriptions", l.Subscriptions)
+	case len(filters) == 0:
+		return nil, requestInvalid, "invalid: a request has at least one filter"
+	case len(filters) > l.Filters:
+		return nil, requestInvalid, fmt.Sprintf("invalid: a request has at most %d filters", l.Filters)
 	}
-	for _, raw := range m.filters {
+	for i, raw := range filters {
+		if i > 0 && !s.allowRequest() { // each filter costs what a request of one does
+			return nil, requestRateLimited, "rate-limited: too many requests, slow down"
+		}
 		f, err := parseFilter(raw, l)
 		if errors.Is(err, errUnknownElement) {
 			return nil, requestInvalid, "unsupported: " + err.Error()
@@ -75,11 +86,15 @@ func (s *session) scopes(m message) (scopes []scope, result, text string) {
 		if err != nil {
 			return nil, requestInvalid, "invalid: " + err.Error()
 		}
-		sc, err := scopeOf(f, s.keys)
-		if err != nil {
+		sc, err := s.scopeOf(f)
+		if errors.Is(err, errAuthRequired) {
 			return nil, requestAuthRequired, "auth-required: " + err.Error()
 		}
-		scopes = append(scopes, sc)
+		if err != nil {
+			s.relay.log.ErrorContext(s.ctx, "reading the right of a bridge", "err", err)
+			return nil, requestError, "error: the store could not be read"
+		}
+		scopes = append(scopes, sc.searched(f))
 	}
 	return scopes, "", ""
 }
@@ -95,7 +110,7 @@ func (s *session) refuseRequest(id, result, text string) {
 
 // serve sends what is stored and lets the subscription go live.
 func (s *session) serve(sub *subscription, scopes []scope) {
-	ctx, cancel := context.WithTimeout(s.ctx, s.relay.opts.Limits.QueryTimeout)
+	ctx, cancel := context.WithTimeout(s.ctx, s.relay.limits().QueryTimeout)
 	defer cancel()
 	begin := time.Now()
 	err := s.sendStored(ctx, sub, scopes)
@@ -108,51 +123,76 @@ func (s *session) serve(sub *subscription, scopes []scope) {
 		return
 	}
 	s.drop(sub)
-	switch {
-	case s.ctx.Err() != nil || errors.Is(err, errOutboundClosed):
+	if s.ctx.Err() != nil || errors.Is(err, errOutboundClosed) {
 		s.relay.metrics.requests.WithLabelValues(requestError).Inc()
-	case errors.Is(err, ErrTooBroad):
-		s.refuseRequest(sub.id, requestTooBroad, "error: the filter reads too much, make it narrower")
-	case errors.Is(err, errOverflow):
-		s.refuseRequest(sub.id, requestError, "error: too many new events during the query, ask again")
-	case errors.Is(err, context.DeadlineExceeded):
-		s.refuseRequest(sub.id, requestError, "error: the query took too long")
-	default:
-		s.relay.log.ErrorContext(ctx, "querying events", "err", err)
-		s.refuseRequest(sub.id, requestError, "error: the store could not be read")
+		return
 	}
+	result, text := s.failure(ctx, err)
+	s.refuseRequest(sub.id, result, text)
+}
+
+// failure says why reading for a peer failed: the result and the text for it.
+func (s *session) failure(ctx context.Context, err error) (result, text string) {
+	switch {
+	case errors.Is(err, ErrTooBroad):
+		return requestTooBroad, "error: the filter reads too much, make it narrower"
+	case errors.Is(err, errOverflow):
+		return requestError, "error: too many new events during the query, ask again"
+	case errors.Is(err, context.DeadlineExceeded):
+		return requestError, "error: the query took too long"
+	}
+	if s.ctx.Err() == nil {
+		s.relay.log.ErrorContext(ctx, "querying events", "err", err)
+	}
+	return requestError, "error: the store could not be read"
 }
 
 // errOverflow says that more live events came during a query than are held.
 var errOverflow = errors.New("relay: too many live events")
 
-// sendStored sends the stored events of all scopes, newest first and each
-// once, then EOSE.
+// sendStored sends the stored events of all scopes, each once, then EOSE: what
+// is searched for by scope, the best first, then the others newest first.
 func (s *session) sendStored(ctx context.Context, sub *subscription, scopes []scope) error {
 	var sources []iter.Seq2[*Record, error]
 	for _, sc := range scopes {
-		sources = append(sources, s.readScope(ctx, sc))
+		if !sc.searches() {
+			sources = append(sources, s.readScope(ctx, sc, s.relay.limits().Scan))
+			continue
+		}
+		s.relay.metrics.searches.Inc()
+		found := s.relay.store.Query(ctx, sc.parts[0], s.relay.opts.Now(), s.relay.limits().Scan)
+		if err := s.sendRecords(ctx, sub, found); err != nil {
+			return err
+		}
 	}
-	for rec, err := range inOrder(sources) {
+	if err := s.sendRecords(ctx, sub, inOrder(sources)); err != nil {
+		return err
+	}
+	sub.stored(s.relay.committer.seam())
+	return s.out.pushWait(ctx, outgoing{head: eoseMessage(sub.id)})
+}
+
+func (s *session) sendRecords(ctx context.Context, sub *subscription, records iter.Seq2[*Record, error]) error {
+	for rec, err := range records {
 		if err != nil {
 			return err
 		}
 		if !visible(rec, sub.keys) || !sub.sent(rec.Event.ID) {
 			continue
 		}
-		if err := s.out.pushWait(ctx, outgoing{head: sub.head, event: rec.JSON}); err != nil {
+		if err := s.out.gather(ctx, outgoing{head: sub.head, event: rec.JSON}); err != nil {
 			return err
 		}
 	}
-	sub.stored(s.relay.committer.seam())
-	return s.out.pushWait(ctx, outgoing{head: eoseMessage(sub.id)})
+	return nil
 }
 
-// readScope queries the parts of one scope under its one limit.
-func (s *session) readScope(ctx context.Context, sc scope) iter.Seq2[*Record, error] {
+// readScope queries the parts of one scope under its one limit, each part
+// reading at most scan index entries.
+func (s *session) readScope(ctx context.Context, sc scope, scan int) iter.Seq2[*Record, error] {
 	var parts []iter.Seq2[*Record, error]
 	for _, f := range sc.parts {
-		parts = append(parts, s.relay.store.Query(ctx, f, s.relay.opts.Now(), s.relay.opts.Limits.Scan))
+		parts = append(parts, s.relay.store.inTime(ctx, f, s.relay.opts.Now(), scan))
 	}
 	return first(sc.limit, inOrder(parts))
 }

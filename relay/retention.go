@@ -23,8 +23,12 @@ func Retention() []retained.Table {
 			Lifetime: "as long as one is stored", Person: "recipient = decode($1, 'hex')",
 		},
 		{
-			Name: "relay_tombstones", Holds: "ids and addresses, both with the author's key, of what was deleted and must not come back",
-			Lifetime: "as long as the deletion request; after an erase for good",
+			Name: "relay_tombstones", Holds: "ids and addresses, both with the author's key, of what was deleted and must not come back; keys that asked to vanish",
+			Lifetime: "as long as the deletion request; after an erase or a request to vanish for good",
+		},
+		{
+			Name: "relay_rulings", Holds: "what administrators ruled: banned and allowed keys and events, blocked networks, each with a reason and the administrator's key",
+			Lifetime: "until an administrator takes it back",
 		},
 	}
 }

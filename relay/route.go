@@ -13,11 +13,11 @@ import (
 // informationType is the media type of NIP-11.
 const informationType = "application/nostr+json"
 
-// Routes returns what the relay answers under "/": WebSocket requests and
-// requests for the relay information document. Everything else there is for
-// others.
+// Routes returns what the relay answers: under "/" WebSocket requests, requests
+// for the relay information document and calls of the management, everything
+// else there being for others; under "/relay/" pages for people.
 func (r *Relay) Routes() []httpserver.Route {
-	return []httpserver.Route{
+	return append([]httpserver.Route{
 		{
 			Method: http.MethodGet, Pattern: "/{$}", Owner: "relay", Summary: "Nostr relay (WebSocket, NIP-01)",
 			Match: isUpgrade, Handler: http.HandlerFunc(r.serveWebSocket),
@@ -30,7 +30,11 @@ func (r *Relay) Routes() []httpserver.Route {
 			Method: http.MethodOptions, Pattern: "/{$}", Owner: "relay", Summary: "preflight of the relay information document",
 			Match: isPreflight, Handler: http.HandlerFunc(r.serveInformation),
 		},
-	}
+		{
+			Method: http.MethodPost, Pattern: "/{$}", Owner: "relay", Summary: "relay management (NIP-86), for its administrators",
+			Match: isManagement, MaxBody: maxCall + 1, Handler: http.HandlerFunc(r.serveManagement),
+		},
+	}, r.pageRoutes()...)
 }
 
 // isUpgrade reports whether req asks for a WebSocket. Connection and Upgrade
@@ -69,9 +73,11 @@ func wantsInformation(req *http.Request) bool {
 func isZero(q string) bool { return q != "" && strings.Trim(q, "0.") == "" }
 
 // isPreflight reports whether a page of another origin asks whether it may
-// read the document. What it may read needs no credential.
+// read the document, which needs no credential, or call the management, whose
+// credential is in the request itself.
 func isPreflight(req *http.Request) bool {
-	return req.Header.Get("Access-Control-Request-Method") == http.MethodGet
+	method := req.Header.Get("Access-Control-Request-Method")
+	return method == http.MethodGet || method == http.MethodPost
 }
 
 // serveWebSocket upgrades the request and serves the connection to its end.
@@ -88,11 +94,15 @@ func (r *Relay) serveWebSocket(w http.ResponseWriter, req *http.Request) {
 		httpserver.Problem(w, req, http.StatusServiceUnavailable, "too_many_connections", "No more connections are taken now.")
 		return
 	}
-	defer r.leave(address)
+	response := &wired{ResponseWriter: w, timeout: r.limits().WriteTimeout}
 	// The origin was checked above, by the rule of the whole server.
-	conn, err := websocket.Accept(w, req, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	conn, err := websocket.Accept(response, req, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
+		r.leave(address)
 		return
 	}
-	r.serve(conn, address)
+	go func() { // what the request holds is let go
+		defer r.leave(address)
+		r.serve(conn, response.wire, address)
+	}()
 }

@@ -1,10 +1,14 @@
 package relay
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,48 +24,60 @@ const (
 	// Messages refused for their form, per second and at once; beyond it the
 	// connection is closed.
 	strikeRate, strikeBurst = 5, 100
+	// maxChecks is how many EVENTs of one connection are checked at a time, on
+	// as many processors.
+	maxChecks = 8
 )
 
 // session is one connection. Its reader goroutine, run, owns every field
-// without a lock of its own; others only call answer, deliver and drain.
+// without a lock of its own; others only call answer, deliver and drain, and
+// check reads the keys, which do not change while a check runs.
 type session struct {
 	relay     *Relay
 	conn      *websocket.Conn
+	wire      *wire // below conn
 	address   netip.Addr
 	challenge string
 	ctx       context.Context
 	cancel    context.CancelFunc
 	out       *outbound
 	pending   *pending
-	own       budget  // of this connection
-	shared    *budget // of its address
+	checks    chan struct{}   // a token for each EVENT that is being checked
+	checking  sync.WaitGroup  // of checks
+	turn      <-chan struct{} // closed when the last EVENT had its turn in the committer
+	own       budget          // of this connection
+	shared    *budget         // of its address
 	strikes   *rate.Limiter
 
 	pinging       atomic.Bool
 	keys          []string // authenticated public keys
 	subscriptions map[string]*subscription
 	weight        int // of subscriptions
+
+	reconciliations map[string]*reconciliation
 }
 
 func (r *Relay) newSession(conn *websocket.Conn, address netip.Addr) *session {
-	l := r.opts.Limits
+	l := r.limits()
 	ctx, cancel := context.WithCancel(r.base)
 	return &session{
 		relay: r, conn: conn, address: address, challenge: newChallenge(), ctx: ctx, cancel: cancel,
 		out:     newOutbound(l.OutboundMessages, l.OutboundBytes),
 		pending: newPending(l.PendingEvents),
+		checks:  make(chan struct{}, min(max(2, runtime.GOMAXPROCS(0)), maxChecks)),
 		own: budget{
 			events:   newLimiter(l.EventRate, l.EventBurst),
 			requests: newLimiter(l.RequestRate, l.RequestBurst),
 		},
 		shared:        r.addresses.budget(address),
 		strikes:       newLimiter(strikeRate, strikeBurst),
-		subscriptions: map[string]*subscription{},
+		subscriptions: map[string]*subscription{}, reconciliations: map[string]*reconciliation{},
 	}
 }
 
 // run serves the connection until it ends.
 func (s *session) run() {
+	defer context.AfterFunc(s.ctx, func() { s.wire.Close() })()
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
@@ -69,8 +85,12 @@ func (s *session) run() {
 	}()
 	s.send(challengeMessage(s.challenge))
 	s.read()
+	s.checking.Wait()
 	for _, sub := range s.subscriptions {
 		s.drop(sub)
+	}
+	for id := range s.reconciliations {
+		s.endReconciliation(id)
 	}
 	<-written
 	s.cancel()
@@ -78,10 +98,14 @@ func (s *session) run() {
 
 // read handles the peer's messages in their order.
 func (s *session) read() {
-	s.conn.SetReadLimit(int64(s.relay.opts.Limits.FrameBytes))
+	s.conn.SetReadLimit(int64(s.relay.limits().FrameBytes))
+	var buf bytes.Buffer
 	for {
-		kind, data, err := s.conn.Read(s.ctx)
+		kind, err := s.next(&buf)
 		if err != nil {
+			if errors.Is(err, websocket.ErrMessageTooBig) {
+				s.relay.metrics.messages.WithLabelValues("malformed").Inc()
+			}
 			s.cancel()
 			return
 		}
@@ -89,22 +113,44 @@ func (s *session) read() {
 		case s.out.finished():
 			// Read on only to see the peer's side of the close.
 		case kind != websocket.MessageText:
+			s.relay.metrics.messages.WithLabelValues("malformed").Inc()
 			s.out.finish(websocket.StatusUnsupportedData, "text messages only")
 		default:
-			s.handle(data)
+			s.handle(buf.Bytes())
+		}
+		if buf.Cap() > mostRead {
+			buf = bytes.Buffer{}
 		}
 	}
 }
 
-// handle is the edge at which a panic ends: the connection is closed, the
+// mostRead is the size of a buffer that a connection keeps between messages.
+const mostRead = 8 << 10
+
+// next reads one message into buf. The end of the session closes the wire, so no
+// context is watched for each.
+func (s *session) next(buf *bytes.Buffer) (websocket.MessageType, error) {
+	kind, r, err := s.conn.Reader(context.Background())
+	if err != nil {
+		return 0, err
+	}
+	buf.Reset()
+	_, err = buf.ReadFrom(r)
+	return kind, err
+}
+
+// contain is the edge at which a panic ends: the connection is closed, the
 // process goes on.
+func (s *session) contain() {
+	if p := recover(); p != nil {
+		s.relay.panicked(s.ctx, p)
+		s.out.finish(websocket.StatusInternalError, "internal error")
+	}
+}
+
+// handle answers one message.
 func (s *session) handle(data []byte) {
-	defer func() {
-		if p := recover(); p != nil {
-			s.relay.panicked(s.ctx, p)
-			s.out.finish(websocket.StatusInternalError, "internal error")
-		}
-	}()
+	defer s.contain()
 	m, err := parseMessage(data)
 	if err != nil {
 		s.relay.metrics.messages.WithLabelValues("malformed").Inc()
@@ -121,8 +167,17 @@ func (s *session) handle(data []byte) {
 	case "CLOSE":
 		s.relay.metrics.messages.WithLabelValues("close").Inc()
 		s.closeSubscription(m.id)
+	case "COUNT":
+		s.relay.metrics.messages.WithLabelValues("count").Inc()
+		s.count(m)
+	case "NEG-OPEN", "NEG-MSG", "NEG-CLOSE":
+		s.relay.metrics.messages.WithLabelValues("neg").Inc()
+		s.negentropy(m)
 	case "AUTH":
 		s.relay.metrics.messages.WithLabelValues("auth").Inc()
+		if s.pending.wait(s.ctx) != nil { // the keys are those of the EVENTs before it
+			return
+		}
 		if s.allowRequest() {
 			s.authenticate(m.event)
 		} else {
@@ -130,19 +185,9 @@ func (s *session) handle(data []byte) {
 		}
 	default:
 		s.relay.metrics.messages.WithLabelValues("other").Inc()
-		s.unsupported(m)
+		s.strike()
+		s.send(noticeMessage("unsupported: unknown message"))
 	}
-}
-
-// unsupported answers a message this relay does not know. COUNT is answered
-// as NIP-45 says.
-func (s *session) unsupported(m message) {
-	s.strike()
-	if m.label == "COUNT" {
-		s.send(closedMessage(m.id, "unsupported: COUNT"))
-		return
-	}
-	s.send(noticeMessage("unsupported: unknown message"))
 }
 
 // event checks one EVENT and hands it on; OK follows its commit.
@@ -159,22 +204,39 @@ func (s *session) event(data []byte) {
 		return
 	}
 	rec := &Record{Event: ev, JSON: appendEvent(make([]byte, 0, len(data)+32), ev)}
-	if limit := s.relay.opts.Limits.EventBytes; len(rec.JSON) > limit {
+	if limit := s.relay.limits().EventBytes; len(rec.JSON) > limit {
 		s.answer(ev.ID, refusal(fmt.Sprintf("invalid: event is larger than %d bytes", limit)))
 		return
 	}
 	if s.pending.add(s.ctx) != nil {
 		return
 	}
-	a := s.relay.submit(s.ctx, &submission{rec: rec, session: s})
+	select {
+	case s.checks <- struct{}{}:
+	case <-s.ctx.Done():
+		s.pending.done()
+		return
+	}
+	sub := &submission{rec: rec, session: s, before: s.turn, after: make(chan struct{})}
+	s.turn = sub.after
+	s.checking.Go(func() { s.check(sub) })
+}
+
+// check takes an event through the checks, beside the events before and after
+// it of the same connection; they are stored in the order they came.
+func (s *session) check(sub *submission) {
+	defer s.contain()
+	defer func() { <-s.checks }()
+	a := s.relay.submit(s.ctx, sub)
+	sub.pass()
 	if a == nil {
 		return
 	}
-	s.pending.done()
 	if a.result == resultInvalid {
 		s.strike()
 	}
-	s.answer(ev.ID, a)
+	s.answer(sub.rec.Event.ID, a)
+	s.pending.done()
 }
 
 // answer sends the OK of an event. The committer calls it too.
@@ -256,16 +318,17 @@ func (s *session) drain(ctx context.Context) {
 	s.out.finish(websocket.StatusGoingAway, "the relay is shutting down")
 }
 
-// write sends what is queued until the connection ends. Each message has
-// WriteTimeout to get out.
+// write sends what is queued until the connection ends, what waits together in
+// one piece. Each piece has WriteTimeout to get out.
 func (s *session) write() {
 	defer s.cancel()
 	defer s.conn.CloseNow()
 	pings := time.NewTicker(pingInterval)
 	defer pings.Stop()
-	var buf []byte
+	var batch []outgoing
 	for {
-		o, err := s.out.pop(s.ctx, pings.C)
+		var err error
+		batch, err = s.out.pop(s.ctx, pings.C, batch[:0])
 		switch {
 		case errors.Is(err, errTick):
 			s.ping()
@@ -273,28 +336,40 @@ func (s *session) write() {
 		case err != nil:
 			return
 		}
-		if o.close != nil {
-			s.conn.Close(o.close.Code, o.close.Reason)
+		if !s.flush(batch) {
 			return
 		}
-		buf = o.appendTo(buf[:0])
-		if err := s.writeMessage(buf); err != nil {
-			return
-		}
-		if cap(buf) > 256<<10 {
-			buf = nil
+		if clear(batch); cap(batch) > keepMessages {
+			batch = nil
 		}
 	}
 }
 
-func (s *session) writeMessage(data []byte) error {
-	ctx, cancel := context.WithTimeout(s.ctx, s.relay.opts.Limits.WriteTimeout)
-	defer cancel()
-	err := s.conn.Write(ctx, websocket.MessageText, data)
-	if errors.Is(err, context.DeadlineExceeded) || (err != nil && ctx.Err() == context.DeadlineExceeded) {
-		s.relay.metrics.slowConsumers.Inc()
+// flush sends the batch and reports whether the connection goes on.
+func (s *session) flush(batch []outgoing) bool {
+	s.wire.hold()
+	var end *websocket.CloseError
+	buf := gathered.Get().(*[]byte)
+	for _, o := range batch {
+		if end = o.close; end != nil {
+			break
+		}
+		*buf = o.appendTo((*buf)[:0])
+		if s.conn.Write(context.Background(), websocket.MessageText, *buf) != nil { // the wire has the clock
+			break
+		}
 	}
-	return err
+	keep(buf)
+	if err := s.wire.release(); err != nil {
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			s.relay.metrics.slowConsumers.Inc()
+		}
+		return false
+	}
+	if end != nil {
+		s.conn.Close(end.Code, end.Reason)
+	}
+	return end == nil
 }
 
 // ping asks the peer whether it is there and ends the connection when it does

@@ -51,7 +51,8 @@ const (
 	// Stale: a newer version of this replaceable event is stored, or one of
 	// the same second with a lower id (NIP-01).
 	Stale
-	// Deleted: the author deleted this event or this version (NIP-09).
+	// Deleted: the author deleted this event or this version (NIP-09), or
+	// everything up to its time (NIP-62).
 	Deleted
 	// OverQuota: the recipient has too many wraps stored.
 	OverQuota
@@ -75,9 +76,9 @@ func (o Outcome) String() string {
 }
 
 // Store keeps events durably. Its methods may be called concurrently.
-// A Store applies NIP-01 replacement and NIP-09 deletion by itself, inside
-// the transaction of the event that causes them; it trusts its caller for
-// ids, signatures and shapes.
+// A Store applies NIP-01 replacement, NIP-09 deletion and NIP-62 requests to
+// vanish by itself, inside the transaction of the event that causes them; it
+// trusts its caller for ids, signatures and shapes.
 type Store interface {
 	// Commit decides each record in the order given, sees the earlier ones
 	// of the batch, and stores those with outcome Stored. When it returns
@@ -105,6 +106,15 @@ type Store interface {
 	// to now, are Deleted from then on. What the person's own deletion requests
 	// asked for stays deleted.
 	Erase(ctx context.Context, person string, now time.Time, limit int) (int, error)
+	// Remove removes the events of these ids, where they are stored, and
+	// returns how many it removed. They are not Deleted: they may come again.
+	Remove(ctx context.Context, ids []string) (int, error)
+	// Rulings returns what management ruled, in no order, with the version of
+	// that. When since is the version, it returns no rulings.
+	Rulings(ctx context.Context, since string) (all []Ruling, version string, err error)
+	// Rule records rulings, each in the place of an earlier one of its list and
+	// subject, and withdraws others, in one durable transaction.
+	Rule(ctx context.Context, record, withdraw []Ruling) error
 	// Compact gives the space of removed events back to the disk, where no
 	// server of its own does that. It may take minutes.
 	Compact(ctx context.Context) error

@@ -145,6 +145,7 @@ func visible(rec *Record, keys []string) bool {
 const (
 	filterWeight = 512
 	valueWeight  = 256
+	searchWeight = 8 << 10 // it costs time with every event rather than memory
 )
 
 // weight is about how many bytes open filters take. A peer pays a few bytes for
@@ -153,6 +154,9 @@ func weight(filters []nostr.Filter) int {
 	total := 0
 	for _, f := range filters {
 		total += filterWeight + valueWeight*(len(f.IDs)+len(f.Authors)+len(f.Kinds))
+		if f.Search != "" {
+			total += searchWeight
+		}
 		for _, values := range f.Tags {
 			for _, v := range values {
 				total += valueWeight + len(v)
@@ -168,6 +172,7 @@ type postings map[*posting]struct{}
 type posting struct {
 	sub    *subscription
 	filter *nostr.Filter
+	search *search // nil without one
 }
 
 // index finds the subscriptions an event may match without looking at the
@@ -193,7 +198,11 @@ func (x *index) add(s *subscription) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for i := range s.filters {
-		p := &posting{s, &s.filters[i]}
+		p := &posting{sub: s, filter: &s.filters[i]}
+		if f := p.filter; f.Search != "" {
+			wanted := newSearch(f.Search)
+			p.search = &wanted
+		}
 		x.filed[s] = append(x.filed[s], p)
 		x.file(p, func(p *posting, set postings) { set[p] = struct{}{} })
 	}
@@ -258,21 +267,23 @@ func fewestValues(tags nostr.TagMap) (letter string, values []string) {
 // one goroutine calls it.
 func (x *index) offer(l live) {
 	ev := l.rec.Event
+	t := sync.OnceValue(func() *text { return textOf(ev) }) // only when a search asks
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	offerTo(x.ids[ev.ID], l)
-	offerTo(x.authors[ev.PubKey], l)
-	offerTo(x.kinds[ev.Kind], l)
+	offerTo(x.ids[ev.ID], l, t)
+	offerTo(x.authors[ev.PubKey], l, t)
+	offerTo(x.kinds[ev.Kind], l, t)
 	for _, tag := range ev.Tags {
 		if len(tag) >= 2 && isTagLetter(tag[0]) {
-			offerTo(x.tags[tag[0]+tag[1]], l)
+			offerTo(x.tags[tag[0]+tag[1]], l, t)
 		}
 	}
 }
 
-func offerTo(set postings, l live) {
+func offerTo(set postings, l live, t func() *text) {
 	for p := range set {
-		if p.sub.last != l.rec && p.filter.Matches(l.rec.Event) && visible(l.rec, p.sub.keys) {
+		if p.sub.last != l.rec && p.filter.Matches(l.rec.Event) && visible(l.rec, p.sub.keys) &&
+			(p.search == nil || p.search.score(t()) > 0) {
 			p.sub.last = l.rec
 			p.sub.offer(l)
 		}

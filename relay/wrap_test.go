@@ -1,7 +1,6 @@
 package relay_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -145,8 +144,7 @@ func TestWrapsAreServedByteForByte(t *testing.T) {
 func TestWrapIsRefused(t *testing.T) {
 	admitted, refused := newKey(t), newKey(t)
 	s := relaytest.Start(t, relay.Options{
-		WrapQuota: 2,
-		Admit:     func(_ context.Context, pubkey string) bool { return pubkey == admitted.pub },
+		Policy: relay.Policy{WrapQuota: 2, Recipients: []string{admitted.pub}},
 	})
 	c := dial(t, s)
 	now := nostr.Now()
@@ -165,7 +163,7 @@ func TestWrapIsRefused(t *testing.T) {
 func TestExpiryFreesTheQuota(t *testing.T) {
 	clock := newClock()
 	me := newKey(t)
-	s := relaytest.Start(t, relay.Options{WrapQuota: 1, Now: clock.Now, SweepInterval: time.Millisecond})
+	s := relaytest.Start(t, relay.Options{Policy: relay.Policy{WrapQuota: 1}, Now: clock.Now, SweepInterval: time.Millisecond})
 	c := dial(t, s)
 	c.accept(wrap(t, me.pub))
 	c.refuse(wrap(t, me.pub), "rate-limited: the recipient")
@@ -177,7 +175,7 @@ func TestExpiryFreesTheQuota(t *testing.T) {
 func TestWrapIsKeptNoLongerThanTheRetention(t *testing.T) {
 	clock := newClock()
 	me := newKey(t)
-	s := relaytest.Start(t, relay.Options{Now: clock.Now, WrapRetention: time.Hour})
+	s := relaytest.Start(t, relay.Options{Now: clock.Now, Policy: relay.Policy{WrapRetention: time.Hour}})
 	c := dial(t, s)
 	c.authenticate(me)
 	c.accept(newKey(t).event(1059, nostr.Now(), "no expiration", nostr.Tags{{"p", me.pub}}))

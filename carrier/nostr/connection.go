@@ -203,34 +203,59 @@ func (c *connection) failure(ctx context.Context, err error) error {
 // submit sends an EVENT or AUTH with the event's exact bytes and waits for the
 // OK that names it.
 func (c *connection) submit(ctx context.Context, label, id string, event []byte) error {
-	reply := make(chan frame, 1)
-	c.mu.Lock()
-	if c.replies[id] != nil {
-		c.mu.Unlock()
-		return errors.New("nostr: the event is being sent already")
-	}
-	c.replies[id] = reply
-	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		delete(c.replies, id)
-		c.mu.Unlock()
-	}()
-	data := make([]byte, 0, len(event)+16)
-	data = append(append(append(data, `["`+label+`",`...), event...), ']')
-	if err := c.write(ctx, data); err != nil {
+	reply, err := c.expectReply(id)
+	if err != nil {
 		return err
+	}
+	defer c.forgetReply(id)
+	if err := c.write(ctx, eventFrame(label, event)); err != nil {
+		return err
+	}
+	f, err := c.nextReply(ctx, reply)
+	if err != nil || f.ok {
+		return err
+	}
+	return refusal(f.text)
+}
+
+// eventFrame is an EVENT or AUTH with the event's exact bytes.
+func eventFrame(label string, event []byte) []byte {
+	data := make([]byte, 0, len(event)+16)
+	return append(append(append(data, `["`+label+`",`...), event...), ']')
+}
+
+// expectReply makes room for the OK that names an event; forgetReply undoes it.
+func (c *connection) expectReply(id string) (chan frame, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.replies[id] != nil {
+		return nil, errors.New("nostr: the event is being sent already")
+	}
+	reply := make(chan frame, 1)
+	c.replies[id] = reply
+	return reply, nil
+}
+
+func (c *connection) forgetReply(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.replies, id)
+}
+
+// nextReply waits for an OK.
+func (c *connection) nextReply(ctx context.Context, reply chan frame) (frame, error) {
+	select {
+	case f := <-reply:
+		return f, nil
+	default:
 	}
 	select {
 	case f := <-reply:
-		if f.ok {
-			return nil
-		}
-		return refusal(f.text)
+		return f, nil
 	case <-c.ctx.Done():
-		return context.Cause(c.ctx)
+		return frame{}, context.Cause(c.ctx)
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return frame{}, context.Cause(ctx)
 	}
 }
 

@@ -69,7 +69,12 @@ func (f *frame) readArguments(dec *jsontext.Decoder) (err error) {
 		if f.id, err = readString(dec, maxID); err == nil {
 			f.text, err = readString(dec, 2*negentropy.MaxMessage)
 		}
-	case labelClosed, labelNegErr:
+	case labelNegErr: // some relays add a number
+		if f.id, err = readString(dec, maxID); err == nil {
+			f.text, err = optionalString(dec)
+		}
+		return err
+	case labelClosed:
 		if f.id, err = readString(dec, maxID); err == nil {
 			f.text, err = optionalString(dec)
 		}

@@ -1,8 +1,9 @@
 // Package wellknown is the signed document at /.well-known/parley.json that
-// tells a client all it needs to use a server, and that the client pins.
+// tells a client all it needs to use a server, and that the client pins, and the
+// document of names at /.well-known/nostr.json.
 //
 // Standards: RFC 8615 (well-known URIs), RFC 8032 (Ed25519), RFC 8785 for the
-// signed bytes. Not implemented: a chain of keys; a server that changes its key
+// signed bytes, NIP-05 for names, which nothing signs. Not implemented: a chain of keys; a server that changes its key
 // is a new server until a person trusts it again.
 //
 // Trust: the document is only as good as the first fetch. Afterwards the pinned

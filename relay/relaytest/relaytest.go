@@ -17,7 +17,16 @@ type Server struct {
 	HTTP  string // http://127.0.0.1:port, the relay's origin
 	Relay *relay.Relay
 
-	stop func()
+	limits relay.Limits
+	stop   func()
+}
+
+// SetPolicy swaps the relay's policy.
+func (s *Server) SetPolicy(t testing.TB, p relay.Policy) {
+	t.Helper()
+	if err := s.Relay.Reconfigure(p, s.limits); err != nil {
+		t.Errorf("changing the policy: %v", err)
+	}
 }
 
 // Start starts a relay. Without Store and Dir its events lie in a folder of
@@ -46,7 +55,7 @@ func Start(t testing.TB, o relay.Options) *Server {
 		listener.Close()
 		t.Fatalf("making the relay: %v", err)
 	}
-	s := &Server{URL: "ws://" + address, HTTP: "http://" + address, Relay: r}
+	s := &Server{URL: "ws://" + address, HTTP: "http://" + address, Relay: r, limits: o.Limits}
 	s.stop = s.run(t, listener)
 	t.Cleanup(s.Stop)
 	return s
@@ -78,15 +87,23 @@ func (s *Server) run(t testing.TB, listener net.Listener) (stop func()) {
 
 // handler answers with the first route that matches, as the server does.
 func handler(routes []httpserver.Route) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		for _, route := range routes {
-			if req.URL.Path == "/" && route.Method == req.Method && route.Match(req) {
-				route.Handler.ServeHTTP(w, req)
-				return
+	groups := map[string][]httpserver.Route{}
+	for _, route := range routes {
+		groups[route.Pattern] = append(groups[route.Pattern], route)
+	}
+	mux := http.NewServeMux()
+	for pattern, group := range groups {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, req *http.Request) {
+			for _, route := range group {
+				if route.Method == req.Method && (route.Match == nil || route.Match(req)) {
+					route.Handler.ServeHTTP(w, req)
+					return
+				}
 			}
-		}
-		http.NotFound(w, req)
-	})
+			http.NotFound(w, req)
+		})
+	}
+	return mux
 }
 
 // unlimited switches off the limits on rates that are zero.
@@ -94,6 +111,7 @@ func unlimited(l *relay.Limits) {
 	for _, rate := range []*int{
 		&l.EventRate, &l.EventBurst, &l.RequestRate, &l.RequestBurst,
 		&l.AddressEventRate, &l.AddressEventBurst, &l.AddressRequestRate, &l.AddressRequestBurst,
+		&l.KeyEventRate, &l.KeyEventBurst,
 	} {
 		if *rate == 0 {
 			*rate = -1
