@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -18,7 +19,7 @@ const maxFound = 200
 // FindRequest says which cards to look for: of one key, or with every one of
 // some capability words. Without either it lists what the relays show first.
 type FindRequest struct {
-	Who   string   `json:"who,omitempty"` // npub, hex key or petname
+	Who   string   `json:"who,omitempty"` // npub, hex key, petname or name@host (NIP-05)
 	Words []string `json:"words,omitempty"`
 }
 
@@ -35,7 +36,15 @@ var errNoCard = errors.New("agent: no card")
 // checked: signature, form, expiry and the words asked for.
 func (a *Agent) FindCards(ctx context.Context, q FindRequest) (*FindResponse, error) {
 	filter := nostr.Filter{Kinds: []int{card.Kind}, Limit: maxFound}
-	if q.Who != "" {
+	var byName *named
+	switch {
+	case strings.Contains(q.Who, "@"):
+		var err error
+		if byName, err = a.lookUpName(ctx, q.Who); err != nil {
+			return nil, err
+		}
+		filter.Authors = []string{byName.pubkey}
+	case q.Who != "":
 		pubkey, err := a.who(ctx, q.Who)
 		if err != nil {
 			return nil, err
@@ -49,7 +58,7 @@ func (a *Agent) FindCards(ctx context.Context, q FindRequest) (*FindResponse, er
 	if len(words) > 0 {
 		filter.Tags = nostr.TagMap{"t": words[:1]} // a relay reads several as "any of"
 	}
-	found, refusedCards, err := a.search(ctx, filter)
+	found, refusedCards, err := a.searchFor(ctx, byName, filter)
 	if err != nil {
 		return nil, err
 	}
@@ -70,6 +79,40 @@ func (a *Agent) FindCards(ctx context.Context, q FindRequest) (*FindResponse, er
 
 func subset(words, of []string) bool {
 	return !slices.ContainsFunc(words, func(w string) bool { return !slices.Contains(of, w) })
+}
+
+// searchFor is search, after asking the relays that belong to a name, if one
+// was given. Then the own relays may be silent.
+func (a *Agent) searchFor(ctx context.Context, byName *named, filter nostr.Filter) ([]*Card, int, error) {
+	if byName == nil {
+		return a.search(ctx, filter)
+	}
+	newest := make(map[string]*Card)
+	bad := a.rememberCards(ctx, a.askNamed(ctx, byName, filter), newest)
+	found, others, err := a.search(ctx, filter)
+	if err != nil && len(newest) == 0 {
+		return nil, 0, err
+	}
+	for _, c := range found {
+		newest[c.PubKey] = c // the newest of all that were ever seen
+	}
+	return slices.Collect(maps.Values(newest)), bad + others, nil
+}
+
+// rememberCards keeps the cards among events, notes the newest of each key, and
+// counts those that are none.
+func (a *Agent) rememberCards(ctx context.Context, events []*nostr.Event, newest map[string]*Card) (bad int) {
+	for _, ev := range events {
+		c, err := a.rememberCard(ctx, ev)
+		if err != nil {
+			bad++
+			a.metrics.refusals.WithLabelValues(refusedCard).Inc()
+			a.log.InfoContext(ctx, "refused a card", "err", err)
+			continue
+		}
+		newest[c.PubKey] = c
+	}
+	return bad
 }
 
 // search asks every own relay and returns the newest card of each key. It fails
@@ -93,26 +136,13 @@ func (a *Agent) search(ctx context.Context, filter nostr.Filter) ([]*Card, int, 
 			continue
 		}
 		answered++
-		for _, ev := range list {
-			c, err := a.rememberCard(ctx, ev)
-			if err != nil {
-				bad++
-				a.metrics.refusals.WithLabelValues(refusedCard).Inc()
-				a.log.InfoContext(ctx, "refused a card", "err", err)
-				continue
-			}
-			newest[c.PubKey] = c
-		}
+		bad += a.rememberCards(ctx, list, newest)
 	}
 	if answered == 0 {
 		return nil, 0, unavailable("no relay answered: %w", &plainError{outage(failure), failure}).
 			hint("is the server up? %s", servers[0].Origin)
 	}
-	list := make([]*Card, 0, len(newest))
-	for _, c := range newest {
-		list = append(list, c)
-	}
-	return list, bad, nil
+	return slices.Collect(maps.Values(newest)), bad, nil
 }
 
 // freshCard asks the relays for one key's card.

@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,7 +33,7 @@ type Server struct {
 	VenueKey *keys.Nostr
 	Engine   *carrier.Engine // of the venue's key
 
-	refuses  atomic.Bool
+	t        testing.TB
 	mu       sync.Mutex
 	document []byte
 	key      ed25519.PrivateKey
@@ -84,8 +83,8 @@ func start(t testing.TB) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{VenueKey: venueKey}
-	s.Relay = relaytest.Start(t, relay.Options{Admit: func(context.Context, string) bool { return !s.refuses.Load() }})
+	s := &Server{VenueKey: venueKey, t: t}
+	s.Relay = relaytest.Start(t, relay.Options{})
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != wellknown.Path {
 			http.NotFound(w, r)
@@ -102,7 +101,13 @@ func start(t testing.TB) *Server {
 }
 
 // Refuse makes the relay refuse messages to everybody for good, or ends it.
-func (s *Server) Refuse(yes bool) { s.refuses.Store(yes) }
+func (s *Server) Refuse(yes bool) {
+	var policy relay.Policy
+	if yes {
+		policy.Recipients = []string{}
+	}
+	s.Relay.SetPolicy(s.t, policy)
+}
 
 // NewKey gives the server another key, as after a take-over.
 func (s *Server) NewKey(t testing.TB) {

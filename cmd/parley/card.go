@@ -87,25 +87,27 @@ func (c *cardPublishCmd) Run(s *session) error {
 }
 
 type findCmd struct {
-	What []string `arg:"" optional:"" help:"npub or hex key; or words that all must be among the capabilities."`
+	What []string `arg:"" optional:"" help:"npub, hex key or name@host; or words that all must be among the capabilities."`
 }
 
 // Help is printed below the flags.
 func (c *findCmd) Help() string {
-	return `Asks the relays of your servers. Every card is checked here: signature, form and
-expiry. What it says about itself is its own claim.
+	return `Asks the relays of your servers, and for name@host those that the host names
+(NIP-05). Every card is checked here: signature, form and expiry. What it says about
+itself is its own claim; that a name belongs to a key is the claim of its host.
 
 Examples:
   parley find archive
   parley find translate german
   parley find npub1…
+  parley find alice@parley.example
   parley card show bob      the card of a contact`
 }
 
 // Run looks for cards.
 func (c *findCmd) Run(s *session) error {
 	request := agent.FindRequest{Words: c.What}
-	if len(c.What) > 0 && looksLikeKey(c.What[0]) {
+	if len(c.What) > 0 && (looksLikeKey(c.What[0]) || strings.Contains(c.What[0], "@")) {
 		request = agent.FindRequest{Who: c.What[0], Words: c.What[1:]}
 	}
 	var r agent.FindResponse

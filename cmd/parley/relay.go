@@ -9,8 +9,11 @@ import (
 )
 
 type relayCmd struct {
-	Test  relayTestCmd  `cmd:"" help:"Check a relay against the NIPs, from outside."`
-	Bench relayBenchCmd `cmd:"" help:"Measure a relay under load, from outside."`
+	Test   relayTestCmd   `cmd:"" help:"Check a relay against the NIPs, from outside."`
+	Bench  relayBenchCmd  `cmd:"" help:"Measure a relay under load, from outside."`
+	Export relayExportCmd `cmd:"" help:"Write the events of a relay to a file."`
+	Import relayImportCmd `cmd:"" help:"Give the events of a file to a relay."`
+	Sync   relaySyncCmd   `cmd:"" help:"Bring the events of one relay to another."`
 }
 
 type relayTestCmd struct {

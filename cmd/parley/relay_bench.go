@@ -25,8 +25,9 @@ before you load it; one that limits rates shows its limits, in REFUSED.
 
 A scenario is what is done and by how many connections: ingest-N, lookup-N (by
 author, kind and d tag), tag-N, inbox-N (own wraps, after NIP-42), fanout-N,
-stopped-N (N subscribers beside one that stops reading), idle-N, soak-N (half of
-what ingest-N reaches). docs/relay.md says what the numbers mean.
+burst-N (the same, all events at once), stopped-N (N subscribers beside one that
+stops reading), idle-N, soak-N (half of what ingest-N reaches). docs/relay.md says
+what the numbers mean.
 
 Examples:
   parley relay bench ws://127.0.0.1:8417

@@ -10,6 +10,8 @@
 //	parleyd restore ARCHIVE       fill an empty data folder from it
 //	parleyd export KEY [FILE]     write what is stored about a person
 //	parleyd erase KEY             remove what is stored about a person
+//	parleyd relay export [FILE]   write the events of the relay
+//	parleyd relay import FILE|-   put events into the relay
 //	parleyd vacuum                give the space of removed data back to the disk
 //	parleyd key list              list the keys with their states
 //	parleyd key rotate server     put the prepared key of the server in use
@@ -20,7 +22,7 @@
 // Flags: -c, -check, -version, -log.level, -log.format. Every key of the
 // configuration is explained in deploy/parley.yaml and docs/config.md.
 //
-// Logs go to standard error. SIGTERM and SIGINT drain and end with 0. Exit
+// Logs go to standard error. SIGHUP reads the configuration again. SIGTERM and SIGINT drain and end with 0. Exit
 // codes: 0 ended as asked, 1 a service failed, 2 wrong usage, configuration or
 // environment; then nothing was started.
 //
@@ -115,7 +117,11 @@ func serveParts(ctx context.Context, in *invocation) error {
 		fmt.Fprintln(in.stdout, "configuration is good")
 		return nil
 	}
-	return serve(ctx, cfg, newLogger(cfg.Log, in.stderr))
+	var read func() (*config.Config, error)
+	if in.config != "" {
+		read = func() (*config.Config, error) { return loadConfig(in.arguments, in.words) }
+	}
+	return serve(ctx, cfg, read, newLogger(cfg.Log, in.stderr))
 }
 
 // loadConfig reads the file, then what the command line overrides.
@@ -139,6 +145,9 @@ func loadConfig(a arguments, parts []string) (*config.Config, error) {
 		return nil, err
 	}
 	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("%w: %w", errRefused, err)
+	}
+	if err := checkPolicy(cfg); err != nil {
 		return nil, fmt.Errorf("%w: %w", errRefused, err)
 	}
 	return cfg, nil

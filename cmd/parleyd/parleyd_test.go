@@ -47,6 +47,8 @@ func TestCommand(t *testing.T) {
 			"absent":      absent,
 			"capture":     capture,
 			"fingerprint": fingerprint,
+			"hangup":      hangUp,
+			"until":       until,
 		},
 	})
 }

@@ -32,16 +32,19 @@ type server struct {
 	http     *httpserver.Server
 	keys     *keys.Dir
 	dialer   *egress.Dialer
+	relay    *relay.Relay // nil when it is not enabled
 	services []service
 	closers  []func() error // in the order of opening
 }
 
-// serve composes the parts and runs them until ctx ends.
-func serve(ctx context.Context, cfg *config.Config, logger *slog.Logger) error {
+// serve composes the parts and runs them until ctx ends. read reads the
+// configuration again; nil when there is no file.
+func serve(ctx context.Context, cfg *config.Config, read func() (*config.Config, error), logger *slog.Logger) error {
 	s, err := compose(ctx, cfg, logger)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errRefused, err)
 	}
+	s.services = append(s.services, newReloader(s, read))
 	return errors.Join(s.run(ctx), s.close())
 }
 
@@ -106,54 +109,6 @@ func (s *server) bind() (err error) {
 	return nil
 }
 
-func (s *server) addRelay(ctx context.Context) error {
-	cfg, origin := s.cfg.Relay, s.http.Origin()
-	admit := func(_ context.Context, pubkey string) bool { return cfg.Recipient(pubkey, origin) }
-	if s.cfg.Venue.Enabled { // the venue of this server always gets its mail
-		key, err := s.keys.EnsureNostr(keys.Venue)
-		if err != nil {
-			return err
-		}
-		listed := admit
-		admit = func(ctx context.Context, pubkey string) bool {
-			return pubkey == key.PublicKey() || listed(ctx, pubkey)
-		}
-	}
-	store, err := s.openEvents(ctx)
-	if err != nil {
-		return err
-	}
-	r, err := relay.New(relay.Options{
-		Store: store, Origin: origin.String(),
-		Name: cfg.Name, Description: cfg.Description, Contact: cfg.Contact, Version: version(),
-		Admit: admit, WrapQuota: cfg.WrapQuota,
-		Limits: relay.Limits{
-			FrameBytes: int(cfg.MaxFrame), EventBytes: int(cfg.MaxEventSize),
-			Connections: cfg.MaxConnections, ConnectionsPerAddress: cfg.MaxConnectionsPerIP,
-			Subscriptions: cfg.MaxSubscriptions, Filters: cfg.MaxFilters, Results: cfg.MaxLimit,
-			EventRate: cfg.EventsPerSecond,
-		},
-		ClientIP: s.http.ClientIP, CheckOrigin: s.http.CheckWebSocketOrigin,
-		Logger: s.logger, Registerer: s.http.Registry(),
-	})
-	if err != nil {
-		return errors.Join(err, store.Close())
-	}
-	s.services = append(s.services, r)
-	return s.http.Handle(r.Routes()...)
-}
-
-// openEvents opens the relay's store; the relay closes it.
-func (s *server) openEvents(ctx context.Context) (relay.Store, error) {
-	logger := s.logger.With("component", "relay")
-	if s.cfg.Relay.Store == config.StoreDatabase {
-		return relay.OpenPostgres(ctx, s.cfg.Database, relay.PostgresOptions{
-			PasswordFile: s.cfg.DatabasePasswordFile, Logger: logger,
-		})
-	}
-	return relay.OpenPebble(s.cfg.RelayDir(), logger)
-}
-
 // addDocument serves the signed description of this server.
 func (s *server) addDocument() error {
 	key, err := s.keys.EnsureEd25519(keys.Server)
@@ -180,7 +135,7 @@ func (s *server) addDocument() error {
 		return err
 	}
 	s.logger.Info("server document", "origin", doc.Origin, "fingerprint", wellknown.Fingerprint(key.PublicKey()))
-	return s.http.Handle(documentRoute(data))
+	return s.http.Handle(documentRoute(data), namesRoute(s.cfg.Names, doc.Relay))
 }
 
 func documentRoute(data []byte) httpserver.Route {

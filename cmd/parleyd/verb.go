@@ -16,6 +16,8 @@ type invocation struct {
 	verb           string
 	words          []string // what follows the verb, without flags
 	prepare        bool     // of key rotate
+	filter         string   // of relay export
+	json           bool     // of relay import
 	stdout, stderr io.Writer
 }
 
@@ -35,6 +37,7 @@ type verb struct {
 // help is made of it.
 func verbs() []verb {
 	return slices.Concat(
+		eventVerbs(), // before "relay", with which their names begin
 		[]verb{
 			{name: "relay", line: "serve the relay alone", run: servePart("relay")},
 			{name: "venue", line: "serve the venue alone", run: servePart("venue")},
