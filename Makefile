@@ -11,7 +11,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: all build demo test race vet lint fmt vuln fuzz bench bench-store drill golden npm install clean
+.PHONY: all build demo test race vet lint fmt vuln fuzz bench bench-store bench-relay secp256k1 drill golden npm install clean
 
 all: build
 
@@ -26,8 +26,9 @@ demo:
 test:
 	$(GO) test ./...
 
+# -short: few points of the tests that kill and cut, all of which `test` visits.
 race:
-	CGO_ENABLED=1 $(GO) test -race -timeout 25m ./...
+	CGO_ENABLED=1 $(GO) test -race -short -timeout 25m ./...
 
 vet:
 	$(GO) vet ./...
@@ -53,6 +54,17 @@ bench:
 bench-store:
 	$(GO) test -run '^$$' -bench 'Write|Store' -benchtime 2s ./internal/database ./relay
 	$(GO) test -run '^$$' -bench Drain -benchtime 10000x ./carrier/nostr
+
+# The relay beside relays of others, each in a process of its own, as Markdown;
+# about ten minutes. BENCH=quick shows that it runs, REPETITIONS=1 is a short form.
+# The others are a module of their own and never enter go.mod.
+bench-relay:
+	@cd testdata/bench-relay && $(GO) run .
+
+# The relay with signatures checked in C. It needs a C compiler.
+secp256k1:
+	CGO_ENABLED=1 $(GO) build -tags libsecp256k1 ./cmd/...
+	CGO_ENABLED=1 $(GO) test -tags libsecp256k1 ./relay
 
 # The long, seeded versions of the tests that kill, flood and wait.
 drill:

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -71,6 +72,7 @@ func play(t *testing.T, chapter, name, programs, agreements string) {
 			"eventually": eventually,
 			"capture":    capture,
 			"flip":       flip,
+			"hangup":     hangUp,
 			"terminate":  terminate,
 		},
 	})
@@ -212,6 +214,16 @@ func flip(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	data[at+len(args[2])-1] ^= 1
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), data, 0o644))
+}
+
+// hangup TEXT: SIGHUP to the programs in the background with TEXT among their
+// arguments.
+func hangUp(ts *testscript.TestScript, _ bool, args []string) {
+	for _, cmd := range ts.BackgroundCmds() {
+		if cmd.ProcessState == nil && slices.Contains(cmd.Args, args[0]) {
+			ts.Check(cmd.Process.Signal(syscall.SIGHUP))
+		}
+	}
 }
 
 // terminate: asks every program in the background to stop; "wait" then requires

@@ -33,6 +33,8 @@ type Config struct {
 	Database string `yaml:"database"`
 	// DatabasePasswordFile holds the password of a PostgreSQL address.
 	DatabasePasswordFile string `yaml:"database_password_file"`
+	// Names are public keys by the names this server gives them (NIP-05).
+	Names map[string]PublicKey `yaml:"names"`
 	// Relay is the Nostr relay.
 	Relay Relay `yaml:"relay"`
 	// Venue hosts agreements.
@@ -82,16 +84,41 @@ type Relay struct {
 	Name        string `yaml:"name"`
 	Description string `yaml:"description"`
 	Contact     string `yaml:"contact"`
+	// PostingPolicy is a URL that stands there as well.
+	PostingPolicy string `yaml:"posting_policy"`
 	// Store is StorePebble or StoreDatabase.
 	Store string `yaml:"store"`
+	// Kinds are the kinds of events that are taken.
+	Kinds []int `yaml:"kinds"`
+	// Authors says whose events are taken; those of AuthorsDenied never are.
+	Authors       Policy      `yaml:"authors"`
+	AuthorsListed []PublicKey `yaml:"authors_listed"`
+	AuthorsDenied []PublicKey `yaml:"authors_denied"`
+	// MinWork is the proof of work of every event in bits (NIP-13), MinWorkKinds
+	// the same for single kinds.
+	MinWork      int    `yaml:"min_work"`
+	MinWorkKinds []Work `yaml:"min_work_kinds"`
+	// CardCarriers are schemes of which each card names at least one.
+	CardCarriers []string `yaml:"card_carriers"`
+	// Bridges may read wraps of others.
+	Bridges []Bridge `yaml:"bridges"`
+	// Admins may manage the relay over HTTP (NIP-86).
+	Admins []PublicKey `yaml:"admins"`
+	// Plugin decides about single events.
+	Plugin Plugin `yaml:"plugin"`
 	// Recipients says for whom gift wraps are stored.
 	Recipients       Policy      `yaml:"recipients"`
 	RecipientsListed []PublicKey `yaml:"recipients_listed"`
 	// WrapQuota is how many wraps are stored for one recipient.
 	WrapQuota int `yaml:"wrap_quota"`
+	// WrapDays is how many days a wrap is kept at most.
+	WrapDays int `yaml:"wrap_days"`
 	// MaxEventSize and MaxFrame bound an event and a WebSocket message.
 	MaxEventSize ByteSize `yaml:"max_event_size"`
 	MaxFrame     ByteSize `yaml:"max_frame"`
+	// MaxTags is per event, MaxAhead how far its time may lie ahead.
+	MaxTags  int      `yaml:"max_tags"`
+	MaxAhead Duration `yaml:"max_ahead"`
 	// MaxConnections bounds all connections, MaxConnectionsPerIP those of one
 	// client address.
 	MaxConnections      int `yaml:"max_connections"`
@@ -101,8 +128,40 @@ type Relay struct {
 	MaxFilters       int `yaml:"max_filters"`
 	// MaxLimit is the most stored events one filter returns.
 	MaxLimit int `yaml:"max_limit"`
-	// EventsPerSecond is the lasting rate of EVENT messages of a connection.
-	EventsPerSecond int `yaml:"events_per_second"`
+	// CardsMemory is what cards, profiles and relay lists may take in memory.
+	CardsMemory ByteSize `yaml:"cards_memory"`
+	// MaxReconciliations are open at one time (NIP-77), MaxReconciliationEvents
+	// the events of each; 0 of the first switches them off.
+	MaxReconciliations      int `yaml:"max_reconciliations"`
+	MaxReconciliationEvents int `yaml:"max_reconciliation_events"`
+	// EventsPerSecond is the lasting rate of EVENT messages of a connection,
+	// EventsPerSecondPerIP that of a client address, EventsPerSecondPerKey that
+	// of an author.
+	EventsPerSecond       int `yaml:"events_per_second"`
+	EventsPerSecondPerIP  int `yaml:"events_per_second_per_ip"`
+	EventsPerSecondPerKey int `yaml:"events_per_second_per_key"`
+}
+
+// Work is the proof of work that one kind needs.
+type Work struct {
+	Kind int `yaml:"kind"`
+	Bits int `yaml:"bits"`
+}
+
+// Bridge is a key that may read the wraps for recipients that have a card with
+// a carrier of the scheme, or for those listed of them.
+type Bridge struct {
+	Key        PublicKey   `yaml:"key"`
+	Scheme     string      `yaml:"scheme"`
+	Recipients []PublicKey `yaml:"recipients"`
+}
+
+// Plugin is a program that decides about events.
+type Plugin struct {
+	// Command is the program and its arguments; none is no plugin.
+	Command []string `yaml:"command"`
+	// Timeout is for one event.
+	Timeout Duration `yaml:"timeout"`
 }
 
 // Where the relay keeps its events.
@@ -141,13 +200,20 @@ func Default() Config {
 		TrustedProxies: []Prefix{},
 		Metrics:        Metrics{Listen: "127.0.0.1:9417"},
 		Log:            Log{Level: "info", Format: "text"},
+		Names:          map[string]PublicKey{},
 		Relay: Relay{
 			Enabled: true, Name: "Parley relay", Description: "Contact cards and sealed messages.",
-			Store:      StorePebble,
-			Recipients: Auto, RecipientsListed: []PublicKey{}, WrapQuota: 10000,
-			MaxEventSize: 64 << 10, MaxFrame: 128 << 10,
+			Store:   StorePebble,
+			Kinds:   []int{0, 5, 62, 1059, 10002, 10050, 30417},
+			Authors: Anyone, AuthorsListed: []PublicKey{}, AuthorsDenied: []PublicKey{},
+			MinWorkKinds: []Work{}, CardCarriers: []string{}, Bridges: []Bridge{}, Admins: []PublicKey{},
+			Plugin:     Plugin{Command: []string{}, Timeout: Duration{2 * time.Second}},
+			Recipients: Auto, RecipientsListed: []PublicKey{}, WrapQuota: 10000, WrapDays: 32,
+			MaxEventSize: 64 << 10, MaxFrame: 128 << 10, MaxTags: 200, MaxAhead: Duration{15 * time.Minute},
 			MaxConnections: 4096, MaxConnectionsPerIP: 1024,
-			MaxSubscriptions: 64, MaxFilters: 16, MaxLimit: 500, EventsPerSecond: 200,
+			MaxSubscriptions: 64, MaxFilters: 16, MaxLimit: 500,
+			CardsMemory: 256 << 20, MaxReconciliations: 32, MaxReconciliationEvents: 50_000,
+			EventsPerSecond: 200, EventsPerSecondPerIP: 1000, EventsPerSecondPerKey: 200,
 		},
 		Venue:  Venue{Enabled: true, Relays: []string{}, Hosts: Auto, HostsListed: []PublicKey{}, DailyCap: 50, KeepDays: 365},
 		Egress: Egress{Allow: []Allow{}},
@@ -191,26 +257,46 @@ func (c *Config) EgressAllow() []egress.Allow {
 	return allowed
 }
 
-// Recipient tells whether the relay stores wraps for a public key (64 lowercase
-// hex digits); own is the server's origin.
-func (r *Relay) Recipient(pubkey string, own httpserver.Origin) bool {
-	return r.Recipients.admits(pubkey, r.RecipientsListed, own)
+// Hex are public keys in hex; nil stays nil.
+func Hex(keys []PublicKey) []string {
+	if keys == nil {
+		return nil
+	}
+	all := make([]string, len(keys))
+	for i, k := range keys {
+		all[i] = string(k)
+	}
+	return all
+}
+
+// RecipientKeys are the keys for which the relay stores wraps, in hex; nil means
+// every key. own is the server's origin.
+func (r *Relay) RecipientKeys(own httpserver.Origin) []string {
+	return r.Recipients.keys(r.RecipientsListed, own)
+}
+
+// AuthorKeys are the keys whose events the relay takes, in hex; nil means every
+// key. own is the server's origin.
+func (r *Relay) AuthorKeys(own httpserver.Origin) []string {
+	return r.Authors.keys(r.AuthorsListed, own)
 }
 
 // Host tells whether the venue opens rooms for a public key (64 lowercase hex
 // digits); own is the server's origin.
 func (v *Venue) Host(pubkey string, own httpserver.Origin) bool {
-	return v.Hosts.admits(pubkey, v.HostsListed, own)
+	listed := v.Hosts.keys(v.HostsListed, own)
+	return listed == nil || slices.Contains(listed, pubkey)
 }
 
 // Keep is KeepDays for venue.Options.
 func (v *Venue) Keep() time.Duration { return time.Duration(v.KeepDays) * 24 * time.Hour }
 
-func (p Policy) admits(pubkey string, listed []PublicKey, own httpserver.Origin) bool {
+// keys are those that the policy means; nil means every key.
+func (p Policy) keys(listed []PublicKey, own httpserver.Origin) []string {
 	if p == Anyone || p == Auto && own.Loopback() {
-		return true
+		return nil
 	}
-	return slices.Contains(listed, PublicKey(pubkey))
+	return append([]string{}, Hex(listed)...)
 }
 
 // PublicKey is a Nostr public key, 64 lowercase hex digits; the file may give

@@ -3,11 +3,14 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/parleykit/parley/internal/httpserver"
@@ -44,6 +47,7 @@ func (c *Config) Validate() error {
 		m.add("database", "must be empty, sqlite:PATH or postgres://…")
 	}
 	c.validatePassword(&m)
+	c.validateNames(&m)
 	if c.Relay.Enabled && c.Relay.Store == StoreDatabase && !c.postgres() {
 		m.add("relay.store", "database needs a postgres:// database")
 	}
@@ -54,6 +58,27 @@ func (c *Config) Validate() error {
 	}
 	return errors.Join(m...)
 }
+
+// validateNames holds names to the form of NIP-05.
+func (c *Config) validateNames(m *mistakes) {
+	if len(c.Names) > maxNames {
+		m.add("names", "at most %d", maxNames)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Names)) {
+		if !namePattern.MatchString(name) {
+			m.add("names", "%.80q must be 1 to 64 characters of a-z, 0-9, dot, dash and underscore", name)
+		}
+		if c.Names[name] == "" {
+			m.add("names."+name, "must be a public key")
+		}
+	}
+}
+
+// maxNames bounds the names of one server.
+const maxNames = 10_000
+
+// namePattern is a name of NIP-05; "_" is the host itself.
+var namePattern = regexp.MustCompile(`^[a-z0-9._-]{1,64}$`)
 
 // validatePassword keeps the password of the database out of the file.
 func (c *Config) validatePassword(m *mistakes) {
@@ -78,17 +103,50 @@ func (r *Relay) validate(m *mistakes) {
 	m.oneOf("relay.store", r.Store, StorePebble, StoreDatabase)
 	m.policy("relay.recipients", r.Recipients)
 	m.within("relay.wrap_quota", r.WrapQuota, 1, 10_000_000)
+	m.within("relay.wrap_days", r.WrapDays, 1, 366)
 	m.size("relay.max_event_size", r.MaxEventSize, 64<<10, 1<<20)
 	m.size("relay.max_frame", r.MaxFrame, 64<<10, 4<<20)
 	if r.MaxFrame < r.MaxEventSize+1024 {
 		m.add("relay.max_frame", "must be at least 1KiB more than max_event_size")
+	}
+	m.within("relay.max_tags", r.MaxTags, 16, 2000)
+	if r.MaxAhead.Duration < time.Second || r.MaxAhead.Duration > 24*time.Hour {
+		m.add("relay.max_ahead", "must lie between 1s and 24h, got %s", r.MaxAhead)
 	}
 	m.within("relay.max_connections", r.MaxConnections, 1, 1_000_000)
 	m.within("relay.max_connections_per_ip", r.MaxConnectionsPerIP, 1, 1_000_000)
 	m.within("relay.max_subscriptions", r.MaxSubscriptions, 1, 1000)
 	m.within("relay.max_filters", r.MaxFilters, 1, 100)
 	m.within("relay.max_limit", r.MaxLimit, 1, 5000)
+	m.size("relay.cards_memory", r.CardsMemory, 0, 64<<30)
+	m.within("relay.max_reconciliations", r.MaxReconciliations, 0, 10_000)
+	m.within("relay.max_reconciliation_events", r.MaxReconciliationEvents, 1, 1_000_000)
 	m.within("relay.events_per_second", r.EventsPerSecond, 1, 100_000)
+	m.within("relay.events_per_second_per_ip", r.EventsPerSecondPerIP, 1, 1_000_000)
+	m.within("relay.events_per_second_per_key", r.EventsPerSecondPerKey, 1, 100_000)
+	r.validatePolicy(m)
+}
+
+// validatePolicy leaves what only the relay knows, such as which kinds are
+// possible, to the relay.
+func (r *Relay) validatePolicy(m *mistakes) {
+	m.length("relay.posting_policy", r.PostingPolicy, 300)
+	m.policy("relay.authors", r.Authors)
+	m.within("relay.min_work", r.MinWork, 0, 40)
+	for i, work := range r.MinWorkKinds {
+		m.within(fmt.Sprintf("relay.min_work_kinds[%d].bits", i), work.Bits, 0, 40)
+	}
+	for i, b := range r.Bridges {
+		if b.Key == "" || b.Scheme == "" {
+			m.add(fmt.Sprintf("relay.bridges[%d]", i), "needs key and scheme")
+		}
+	}
+	if len(r.Plugin.Command) > 0 && r.Plugin.Command[0] == "" {
+		m.add("relay.plugin.command", "must begin with a program")
+	}
+	if r.Plugin.Timeout.Duration < 10*time.Millisecond || r.Plugin.Timeout.Duration > 30*time.Second {
+		m.add("relay.plugin.timeout", "must lie between 10ms and 30s, got %s", r.Plugin.Timeout)
+	}
 }
 
 func (v *Venue) validate(m *mistakes) {
