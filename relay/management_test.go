@@ -2,10 +2,12 @@ package relay_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -280,8 +282,8 @@ func TestBlockedAddressIsCutOffButMayManage(t *testing.T) {
 	s := relaytest.Start(t, relay.Options{Policy: relay.Policy{Admins: []string{admin.pub}}})
 	c := dial(t, s)
 	manage(t, s, admin, "blockip", "127.0.0.1", "test").done(t)
-	if r, err := c.read(); err == nil {
-		t.Errorf("the open connection got %v", r)
+	if r, err := c.read(); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the open connection got %v, %v", r, err)
 	}
 	if conn, resp, err := websocket.Dial(t.Context(), s.URL, nil); err == nil || resp == nil || resp.StatusCode != 503 {
 		t.Errorf("a new connection: %v, %v", conn, err)

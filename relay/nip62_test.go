@@ -32,8 +32,12 @@ func TestVanishedKeyIsGoneFromEveryViewAlsoAfterARestart(t *testing.T) {
 			c := dial(t, s)
 			c.authenticate(k)
 			for _, f := range []nostr.Filter{
-				{Authors: []string{k.pub}, Kinds: []int{0, 30417}}, {IDs: []string{card.ID}}, {Tags: nostr.TagMap{"t": {"gardening"}}},
-				{Kinds: []int{30417}, Search: "gardening"}, {Kinds: []int{0}, Search: "gardener"}, {Kinds: []int{1059}},
+				{Authors: []string{k.pub}, Kinds: []int{0, 30417}},
+				{IDs: []string{card.ID}},
+				{Tags: nostr.TagMap{"t": {"gardening"}}},
+				{Kinds: []int{30417}, Search: "gardening"},
+				{Kinds: []int{0}, Search: "gardener"},
+				{Kinds: []int{1059}},
 			} {
 				if got := c.stored(f); len(got) != 0 {
 					t.Errorf("%v finds %v", f, ids(got))

@@ -16,7 +16,7 @@ func checkWork(ev *nostr.Event, bits int) string {
 		return ""
 	}
 	tag := ev.Tags.Find("nonce")
-	if tag == nil || len(tag) < 3 {
+	if len(tag) < 3 {
 		return fmt.Sprintf("pow: the id needs %d zero bits, and a nonce tag that commits to them", bits)
 	}
 	if target, err := strconv.Atoi(tag[2]); err != nil || target < bits {

@@ -150,10 +150,7 @@ func wordsFrom(part, w string) string {
 // keys are those of wordKeys under which every event is filed that the search
 // fits; each holds all of them.
 func (s search) keys() []string {
-	var keys []string
-	for _, w := range s.words {
-		keys = append(keys, w)
-	}
+	keys := slices.Clone(s.words)
 	if s.begin != "" {
 		begins := beginnings(s.begin[1:])
 		keys = append(keys, begins[len(begins)-1])

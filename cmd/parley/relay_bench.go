@@ -39,6 +39,8 @@ Examples:
 type benchReport struct {
 	URL     string        `json:"url"`
 	Results []load.Result `json:"results"`
+	// Error is why a scenario could not be played; those after it were not.
+	Error string `json:"error,omitempty"`
 }
 
 // Run loads the relay.
@@ -49,10 +51,15 @@ func (c *relayBenchCmd) Run(s *session) error {
 	if len(results) == 0 {
 		return err
 	}
-	return errors.Join(s.print(benchReport{c.URL, results}, func(p *printer) { p.bench(results) }), err)
+	report := benchReport{URL: c.URL, Results: results}
+	if err != nil {
+		report.Error, err = err.Error(), errFindings // which the report tells
+	}
+	return errors.Join(s.print(report, func(p *printer) { p.bench(&report) }), err)
 }
 
-func (p *printer) bench(results []load.Result) {
+func (p *printer) bench(report *benchReport) {
+	results := report.Results
 	rows := make([][]string, len(results))
 	for i, r := range results {
 		rows[i] = []string{
@@ -68,5 +75,8 @@ func (p *printer) bench(results []load.Result) {
 		if r.Reason != "" {
 			p.printf("%s: %s\n", r.Scenario, r.Reason)
 		}
+	}
+	if report.Error != "" {
+		p.println(line(report.Error))
 	}
 }

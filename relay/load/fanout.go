@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 const (
 	fanned     = 40_000                // deliveries of one fan-out, about
 	grace      = 3 * time.Second       // for the last delivery
+	answerTime = 10 * time.Millisecond // that each event may take beyond it to be answered
 	paced      = 13 * time.Millisecond // between two events beside a stopped subscriber
 	pacedBytes = 40 << 10              // of such an event: a queue and the buffers of two sockets are soon full
 	narrowest  = 4 << 10               // receive buffer of the stopped subscriber
@@ -31,6 +33,7 @@ type audience struct {
 
 	mu   sync.Mutex
 	took latencies
+	last time.Time     // of all deliveries
 	done chan struct{} // closed when everything was delivered
 }
 
@@ -57,7 +60,7 @@ func (r *run) subscribe(n, events int, filter string) (*audience, error) {
 
 // read takes the events of one subscriber until it has all or is closed.
 func (a *audience) read(c *client) {
-	took := make(latencies, 0, len(a.sent))
+	took, last := make(latencies, 0, len(a.sent)), a.begin
 	for len(took) < len(a.sent) {
 		label, _, err := c.receive()
 		if err != nil {
@@ -65,12 +68,16 @@ func (a *audience) read(c *client) {
 		}
 		if label == "EVENT" {
 			sent := time.Duration(a.sent[len(took)].Load())
-			took = append(took, time.Since(a.begin)-sent)
+			last = time.Now()
+			took = append(took, last.Sub(a.begin)-sent)
 		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.took = append(a.took, took...)
+	if last.After(a.last) {
+		a.last = last
+	}
 }
 
 // note says that event i is sent now.
@@ -121,17 +128,13 @@ func (r *run) fanOut(n int) (Result, error) {
 
 // burst publishes cards to n subscribers, all at once.
 func (r *run) burst(n int) (Result, error) {
-	return r.spread(n, func(a *audience, events []signed) error {
-		refused, err := r.publishPaced(a, events, 0)
-		if refused > 0 {
-			return errRefused
-		}
-		return err
+	return r.spread(n, func(a *audience, events []signed) (int, error) {
+		return r.publishPaced(a, events, 0)
 	})
 }
 
 // spread measures deliveries to n subscribers.
-func (r *run) spread(n int, publish func(*audience, []signed) error) (Result, error) {
+func (r *run) spread(n int, publish func(*audience, []signed) (refused int, err error)) (Result, error) {
 	writer, err := newAuthor()
 	if err != nil {
 		return Result{}, err
@@ -146,29 +149,36 @@ func (r *run) spread(n int, publish func(*audience, []signed) error) (Result, er
 		return Result{}, err
 	}
 	watch := r.start()
-	err = publish(a, events)
+	refused, err := publish(a, events)
 	took := a.finish(r.ctx)
 	if err != nil {
 		return Result{}, err
 	}
 	result := watch.stop("deliveries", len(took), took)
-	result.Missing = n*len(events) - len(took)
+	if seconds := a.last.Sub(watch.begin).Seconds(); seconds > 0 { // not what was waited for in vain
+		result.Seconds, result.Rate = seconds, float64(len(took))/seconds
+	}
+	result.Refused = refused
+	result.Missing = n*(len(events)-refused) - len(took)
 	return result, nil
 }
 
-func (r *run) publishTo(a *audience, events []signed) error {
+func (r *run) publishTo(a *audience, events []signed) (refused int, err error) {
 	c, err := dial(r.ctx, r.url, 0)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer c.close()
 	for i, ev := range events {
 		a.note(i)
-		if err := c.publish(ev); err != nil {
-			return err
+		err := c.publish(ev)
+		if errors.Is(err, errRefused) {
+			refused++
+		} else if err != nil {
+			return refused, err
 		}
 	}
-	return nil
+	return refused, nil
 }
 
 // stopped publishes at a pace to n subscribers, alone and then beside one that
@@ -215,6 +225,9 @@ func (r *run) pace(n int, stopped bool) (Result, error) {
 		return Result{}, err
 	}
 	result := watch.stop("deliveries", len(took), took)
+	if seconds := a.last.Sub(watch.begin).Seconds(); seconds > 0 { // not what was waited for in vain
+		result.Seconds, result.Rate = seconds, float64(len(took))/seconds
+	}
 	result.Refused = refused
 	result.Missing = n*(len(events)-refused) - len(took)
 	return result, nil
@@ -240,7 +253,7 @@ func (r *run) publishPaced(a *audience, events []signed, pace time.Duration) (re
 	select {
 	case refused := <-answered:
 		return refused, nil
-	case <-time.After(grace): // a relay that stands still answers nothing; the missing deliveries tell
+	case <-time.After(grace + time.Duration(len(events))*answerTime): // a relay that stands still answers nothing; the missing deliveries tell
 		return 0, nil
 	}
 }

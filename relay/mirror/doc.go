@@ -18,5 +18,5 @@
 // make this package pass on a forged one.
 //
 // A function of this package may run beside others; a Journal belongs to one
-// Import. See the Example for a file that goes into a relay.
+// Import.
 package mirror

@@ -37,7 +37,7 @@ func TestARelayIsReadPageByPageEachEventOnce(t *testing.T) {
 	t.Parallel()
 	a := newAuthor(t)
 	var events []*nostr.Event
-	for i := range 130 { // four in each second, so that pages end inside of one
+	for i := range 60 { // four in each second, so that pages end inside of one
 		events = append(events, a.card(fmt.Sprint("c", i), time.Duration(i/4)*time.Second))
 	}
 	s := serve(t, relay.Options{Limits: relay.Limits{Results: 10}}, append([]*nostr.Event{a.wrap()}, events...)...)
@@ -86,12 +86,12 @@ func proxied(t *testing.T, s *served) (*mirror.Wire, *networktest.Proxy) {
 func TestSyncBringsWhatTheOtherRelayLacks(t *testing.T) {
 	t.Parallel()
 	a := newAuthor(t)
-	both, left, right := a.cards("both", 20), a.cards("left", 300), a.cards("right", 7)
+	both, left, right := a.cards("both", 20), a.cards("left", 220), a.cards("right", 7)
 	from := serve(t, relay.Options{}, append(append([]*nostr.Event{a.wrap()}, both...), left...)...)
 	to := serve(t, relay.Options{}, append(slices.Clone(both), right...)...)
 
 	sum, err := mirror.Sync(t.Context(), mirror.SyncOptions{From: from.Wire, To: to.Wire})
-	if err != nil || sum.To.Accepted != 300 || sum.To.Read != 300 || sum.From.Read != 0 || !sum.Negentropy {
+	if err != nil || sum.To.Accepted != 220 || sum.To.Read != 220 || sum.From.Read != 0 || !sum.Negentropy {
 		t.Fatalf("one way: %+v, %v", sum, err)
 	}
 	all := slices.Concat(both, left, right)
@@ -155,7 +155,7 @@ func TestSyncReadsARelayWithoutNegentropyPageByPage(t *testing.T) {
 func TestSyncThatWasCutOffFindsWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	a := newAuthor(t)
-	events := a.cards("x", 900)
+	events := a.cards("x", 450)
 	from, to := serve(t, relay.Options{}, events...), serve(t, relay.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

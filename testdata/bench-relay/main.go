@@ -194,15 +194,16 @@ func (s *subject) measure(work, scenarios string, p plan) error {
 	end(cmd)
 	var report struct {
 		Results []result `json:"results"`
+		Error   string   `json:"error"`
 	}
 	if err := json.Unmarshal(out.Bytes(), &report); err != nil {
-		return fmt.Errorf("%w: %s", failed, problems.Bytes())
+		return fmt.Errorf("%w: %s%s", failed, out.Bytes(), problems.Bytes())
 	}
 	for _, r := range report.Results {
 		s.numbers[r.Scenario] = append(s.numbers[r.Scenario], r)
 	}
 	if failed != nil { // that relay does not bear it; the table shows a dash
-		fmt.Fprintf(os.Stderr, "  %s", problems.Bytes())
+		fmt.Fprintln(os.Stderr, "  "+report.Error)
 	}
 	cmd, _, took, err := s.start(dir)
 	if err != nil {
