@@ -45,12 +45,12 @@ func relayWithCards(t *testing.T) *relaytest.Server {
 	if err := ev.Sign(sk); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := nostr.RelayConnect(t.Context(), s.URL)
+	client, err := new(session).relays()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	if err := conn.Publish(t.Context(), ev); err != nil {
+	defer client.Close()
+	if err := client.Publish(t.Context(), s.URL, &ev); err != nil {
 		t.Fatal(err)
 	}
 	return s

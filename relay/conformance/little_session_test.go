@@ -120,11 +120,16 @@ func (s *session) read(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		late := s.l.is("REQ overtakes EVENT") && strings.HasPrefix(string(data), `["EVENT"`) ||
-			s.l.is("CLOSE overtakes REQ") && strings.HasPrefix(string(data), `["REQ","s"`)
-		if late {
+		late := time.Duration(0)
+		switch {
+		case s.l.is("REQ overtakes EVENT") && strings.HasPrefix(string(data), `["EVENT"`):
+			late = 200 * time.Millisecond
+		case s.l.is("CLOSE overtakes REQ") && strings.HasPrefix(string(data), `["REQ","s"`):
+			late = 5 * time.Millisecond
+		}
+		if late > 0 {
 			go func() {
-				time.Sleep(5 * time.Millisecond)
+				time.Sleep(late)
 				s.l.mu.Lock()
 				defer s.l.mu.Unlock()
 				if s.handle(kind, data) != nil {
