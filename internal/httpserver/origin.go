@@ -28,13 +28,17 @@ func ParseOrigin(text string) (Origin, error) {
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return Origin{}, fmt.Errorf("httpserver: origin must begin with http:// or https://")
-	case u.Hostname() == "" || strings.ContainsAny(u.Host, " %,\"<>\\"):
+	case u.Hostname() == "" || strings.ContainsFunc(u.Host, notOfHost):
 		return Origin{}, fmt.Errorf("httpserver: origin has no usable host")
 	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || u.Path != "" && u.Path != "/":
 		return Origin{}, fmt.Errorf("httpserver: origin is scheme and host only")
 	}
 	return Origin{u.Scheme, canonicalHost(u.Scheme, u.Host)}, nil
 }
+
+// notOfHost are the characters that no host has: names beyond ASCII are written
+// as xn--… (RFC 5891).
+func notOfHost(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("%,\"<>\\", r) }
 
 // canonicalHost lowers a host and drops the scheme's own port.
 func canonicalHost(scheme, host string) string {

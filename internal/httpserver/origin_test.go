@@ -186,7 +186,7 @@ func TestNetwork_hidesTheHost(t *testing.T) {
 }
 
 func FuzzParseOrigin(f *testing.F) {
-	for _, seed := range []string{"https://example.org", "http://[::1]:80", "http://a:443/"} {
+	for _, seed := range []string{"https://example.org", "http://[::1]:80", "http://a:443/", "http://\x88"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
