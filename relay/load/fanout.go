@@ -95,6 +95,16 @@ func (a *audience) finish(ctx context.Context) latencies {
 	return a.took
 }
 
+// result is what the audience got of the deliveries that were due.
+func (a *audience) result(watch stopwatch, took latencies, refused, due int) Result {
+	result := watch.stop("deliveries", len(took), took)
+	if seconds := a.last.Sub(watch.begin).Seconds(); seconds > 0 { // not what was waited for in vain
+		result.Seconds, result.Rate = seconds, float64(len(took))/seconds
+	}
+	result.Refused, result.Missing = refused, due-len(took)
+	return result
+}
+
 // author is a new key whose events have made signs, one after the other.
 type author struct {
 	secret, public string
@@ -154,13 +164,7 @@ func (r *run) spread(n int, publish func(*audience, []signed) (refused int, err 
 	if err != nil {
 		return Result{}, err
 	}
-	result := watch.stop("deliveries", len(took), took)
-	if seconds := a.last.Sub(watch.begin).Seconds(); seconds > 0 { // not what was waited for in vain
-		result.Seconds, result.Rate = seconds, float64(len(took))/seconds
-	}
-	result.Refused = refused
-	result.Missing = n*(len(events)-refused) - len(took)
-	return result, nil
+	return a.result(watch, took, refused, n*(len(events)-refused)), nil
 }
 
 func (r *run) publishTo(a *audience, events []signed) (refused int, err error) {
@@ -224,13 +228,7 @@ func (r *run) pace(n int, stopped bool) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	result := watch.stop("deliveries", len(took), took)
-	if seconds := a.last.Sub(watch.begin).Seconds(); seconds > 0 { // not what was waited for in vain
-		result.Seconds, result.Rate = seconds, float64(len(took))/seconds
-	}
-	result.Refused = refused
-	result.Missing = n*(len(events)-refused) - len(took)
-	return result, nil
+	return a.result(watch, took, refused, n*(len(events)-refused)), nil
 }
 
 // publishPaced sends the events at their pace, whether they are answered or not.
