@@ -10,10 +10,12 @@ import (
 const maxEndpoints = 1024
 
 // endpoints is a circuit breaker for each address, in memory. After every
-// transient failure an address rests for a backoff. After threshold failures in
-// a row its circuit is open: when the rest is over one message probes it, and
-// the others wait for the outcome. So a thousand messages to one dead server
-// cause one attempt at a time and not a thousand.
+// transient failure an address rests for a backoff; what fails during the rest
+// was under way before, so one cut connection counts once however many messages
+// it carried. After threshold failures in a row its circuit is open: when the
+// rest is over one message probes it, and the others ask again every Base until
+// the outcome is known. So a thousand messages to one dead server cause one
+// attempt at a time and not a thousand.
 type endpoints struct {
 	backoff   Backoff
 	threshold int
@@ -29,8 +31,15 @@ type endpoint struct{ scheme, address string }
 // trouble is what is remembered of an address that failed.
 type trouble struct {
 	failures int       // in a row
-	until    time.Time // it rests
+	until    time.Time // it rests, or the outcome of a probe is known at the latest
 	open     bool      // failures reached the threshold
+	probing  bool      // one message tries an address whose circuit is open
+}
+
+// resting reports whether nothing may be sent. A rest beyond the longest was
+// noted by a clock that was ahead.
+func (s *endpoints) resting(t trouble, now time.Time) bool {
+	return t.until.After(now) && !t.until.After(now.Add(s.longest))
 }
 
 func newEndpoints(o *Options, changed func(scheme string, n int)) *endpoints {
@@ -48,11 +57,14 @@ func (s *endpoints) enter(to Address, now time.Time) time.Time {
 	defer s.mu.Unlock()
 	key := endpoint{to.Scheme, to.Address}
 	t, inTrouble := s.known[key]
-	if t.until.After(now) && !t.until.After(now.Add(s.longest)) { // beyond that it was noted by a clock that was ahead
+	if s.resting(t, now) {
+		if t.probing {
+			return soonest(t.until, now.Add(s.backoff.Base))
+		}
 		return t.until
 	}
 	if inTrouble && t.open {
-		t.until = now.Add(s.patience)
+		t.until, t.probing = now.Add(s.patience), true
 		s.known[key] = t
 	}
 	return time.Time{}
@@ -64,7 +76,7 @@ func (s *endpoints) leave(to Address, now time.Time) {
 	defer s.mu.Unlock()
 	key := endpoint{to.Scheme, to.Address}
 	if t, ok := s.known[key]; ok && t.open {
-		t.until = now
+		t.until, t.probing = now, false
 		s.known[key] = t
 	}
 }
@@ -81,9 +93,12 @@ func (s *endpoints) report(to Address, err error, now time.Time) time.Time {
 	}
 	t, known := s.known[key]
 	var limited *RateLimited
-	if errors.As(err, &limited) {
+	switch {
+	case errors.As(err, &limited):
 		t.until = now.Add(rateLimit(limited))
-	} else {
+	case s.resting(t, now) && !t.probing:
+		return t.until
+	default:
 		t.until = now.Add(s.backoff.Delay(t.failures))
 		t.failures++
 		if !t.open && t.failures >= s.threshold {
@@ -91,6 +106,7 @@ func (s *endpoints) report(to Address, err error, now time.Time) time.Time {
 			s.changed(to.Scheme, 1)
 		}
 	}
+	t.probing = false
 	if !known {
 		s.makeRoom(now)
 	}

@@ -19,16 +19,22 @@ func testEndpoints(open map[string]int) *endpoints {
 func TestAddressRestsLongerAfterEachFailure(t *testing.T) {
 	s := testEndpoints(map[string]int{})
 	to := Address{Scheme: "mem", Address: "a", Priority: 3}
+	now := noon
 	for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
-		if got := s.report(to, ErrTransient, noon).Sub(noon); got != want*time.Second {
+		until := s.report(to, ErrTransient, now)
+		if got := until.Sub(now); got != want*time.Second {
 			t.Errorf("blocked for %v, want %v s", got, int(want))
 		}
+		if again := s.report(to, ErrTransient, now); !again.Equal(until) {
+			t.Errorf("a failure during the rest made it last until %v, want %v", again, until)
+		}
+		to.Priority = 0 // makes no difference
+		if got := s.enter(to, now); !got.Equal(until) {
+			t.Errorf("blocked until %v, want %v", got, until)
+		}
+		now = until
 	}
-	to.Priority = 0 // makes no difference
-	if got := s.enter(to, noon); !got.Equal(noon.Add(time.Minute)) {
-		t.Errorf("blocked until %v", got)
-	}
-	if !s.enter(to, noon.Add(time.Minute)).IsZero() || !s.enter(Address{Scheme: "mem", Address: "b"}, noon).IsZero() {
+	if !s.enter(to, now).IsZero() || !s.enter(Address{Scheme: "mem", Address: "b"}, noon).IsZero() {
 		t.Error("blocked for too long, or the wrong address")
 	}
 	for _, limit := range []struct{ after, want time.Duration }{{0, noRateLimit}, {time.Millisecond, minRateLimit}, {48 * time.Hour, maxRateLimit}} {
@@ -49,9 +55,11 @@ func TestOpenCircuitLetsOneProbeThroughAtATime(t *testing.T) {
 	open := map[string]int{}
 	s := testEndpoints(open)
 	to := Address{Scheme: "mem", Address: "a"}
-	s.report(to, ErrTransient, noon)
-	s.report(to, ErrTransient, noon)
-	now := noon.Add(2 * time.Second)
+	now := s.report(to, ErrTransient, noon)
+	for range 9 { // all of one cut connection
+		s.report(to, ErrTransient, noon)
+	}
+	now = s.report(to, ErrTransient, now)
 	for range 2 {
 		if !s.enter(to, now).IsZero() || open["mem"] != 0 {
 			t.Fatal("two failures opened the circuit; the third does")
@@ -64,8 +72,11 @@ func TestOpenCircuitLetsOneProbeThroughAtATime(t *testing.T) {
 	if !s.enter(to, now).IsZero() {
 		t.Fatal("no probe after the rest")
 	}
-	if until := s.enter(to, now); !until.Equal(now.Add(10 * time.Second)) {
-		t.Errorf("a second message waits until %v, want the probe's longest time", until)
+	if until := s.enter(to, now); !until.Equal(now.Add(time.Second)) {
+		t.Errorf("a second message asks again at %v, want after the shortest rest", until)
+	}
+	if until := s.enter(to, now.Add(9500*time.Millisecond)); !until.Equal(now.Add(10 * time.Second)) {
+		t.Errorf("a second message asks again at %v, want the probe's longest time", until)
 	}
 	s.leave(to, now) // the probe learnt nothing
 	if !s.enter(to, now).IsZero() {
@@ -81,8 +92,9 @@ func TestEndpointsAreBounded(t *testing.T) {
 	open := map[string]int{}
 	s := testEndpoints(open)
 	for i := range 3 * maxEndpoints {
+		now := noon
 		for range 3 {
-			s.report(Address{Scheme: "mem", Address: fmt.Sprint(i)}, ErrTransient, noon)
+			now = s.report(Address{Scheme: "mem", Address: fmt.Sprint(i)}, ErrTransient, now)
 		}
 	}
 	if len(s.known) > maxEndpoints || open["mem"] != len(s.known) {
