@@ -9,9 +9,11 @@ import (
 	"github.com/parleykit/parley/protocol/message"
 )
 
-// What a venue says about a room is numbered by the Engine, for each recipient
-// and thread: later messages mean nothing without the ones before.
+// What a venue and a member say to each other about a room is numbered by the
+// Engine, for each recipient and thread: an event means nothing without the ones
+// before, and a comment made before a decision is refused after it.
 var orderedTypes = map[string]bool{
+	message.TypeAgreementCommand: true,
 	message.TypeAgreementInvite: true, message.TypeAgreementEvent: true,
 	message.TypeAgreementResult: true, message.TypeAgreementArtifact: true,
 }

@@ -111,6 +111,22 @@ func TestFailingMessageHoldsUpItsThreadForAMinuteAtMost(t *testing.T) {
 	})
 }
 
+func TestEngineNumbersWhatAMemberSaysToItsVenue(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		alice, venue := w.add("alice"), w.add("venue")
+		for i := range 3 {
+			m := alice.message(venue, message.TypeAgreementCommand, message.AgreementCommand{Command: []byte(`{}`), Key: "key-00000001"}, time.Hour)
+			m.Thread = "019ad4a2-2c00-7000-8000-00000000000a"
+			if err := alice.Send(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			if got := alice.outgoing(m).Message.Seq; got != int64(i+1) {
+				t.Errorf("seq = %d, want %d", got, i+1)
+			}
+		}
+	})
+}
+
 func TestEngineNumbersWhatAVenueSaysByRecipientAndThread(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		venue, bob, carol := w.add("venue", func(o *carrier.Options) { o.Limits.OutboxOfPeer = 4 }), w.add("bob"), w.add("carol")

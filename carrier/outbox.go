@@ -20,9 +20,9 @@ type route struct {
 }
 
 // Send seals m and stores it for delivery; it is durable when Send returns.
-// m.From must be this agent. What a venue says
-// about a room gets the next seq of its thread, unless it has one. Sending the same message again changes nothing;
-// another message under a used id is ErrExists. ErrOutboxFull when too many or
+// m.From must be this agent. What venue and member say to each other about a
+// room gets the next seq of its thread, unless it has one. Sending the same
+// message again changes nothing; another message under a used id is ErrExists. ErrOutboxFull when too many or
 // too large messages wait, ErrPeerFull when too many of them are for this
 // recipient. Errors of package envelope mean that m cannot be sent.
 func (e *Engine) Send(ctx context.Context, m *message.Message) error {
