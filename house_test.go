@@ -150,12 +150,15 @@ func TestImportsOnlyGoDown(t *testing.T) {
 	}
 }
 
-// floorOf is the floor of a package: of its own folder or else of the top one.
+// floorOf is the floor of a package: that of its own folder or else of the
+// nearest one above it.
 func floorOf(folder string) (floor int, known bool) {
-	if floor, known = floors[folder]; !known {
-		floor, known = floors[top(folder)]
+	for {
+		if floor, known = floors[folder]; known || !strings.Contains(folder, "/") {
+			return floor, known
+		}
+		folder = folder[:strings.LastIndex(folder, "/")]
 	}
-	return floor, known
 }
 
 func top(folder string) string {

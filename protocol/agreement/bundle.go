@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nbd-wtf/go-nostr"
 
 	"github.com/parleykit/parley/protocol/canonical"
@@ -25,22 +24,21 @@ var ErrVenueKey = errors.New("agreement: not the venue's key")
 // Bundle is bundle/v1: everything a stranger needs to check a closed room
 // offline. A bundle is exactly its canonical bytes.
 type Bundle struct {
-	Schema     string           `json:"schema"`
-	Revision   string           `json:"revision"`  // the canonical bytes of the agreement
-	Markdown   string           `json:"markdown"`  // Agreement.Markdown
-	Consensus  string           `json:"consensus"` // CONSENSUS.md; "" unless reached
-	Events     []Event          `json:"events"`
-	Signatures []Signature      `json:"signatures"` // the venue's closing signature
-	Receipts   []jsontext.Value `json:"receipts"`   // empty in this version
-	IssuerKeys []jsontext.Value `json:"issuer_keys"`
-	LogProofs  []jsontext.Value `json:"log_proofs"`
+	Schema     string      `json:"schema"`
+	Revision   string      `json:"revision"`  // the canonical bytes of the agreement
+	Markdown   string      `json:"markdown"`  // Agreement.Markdown
+	Consensus  string      `json:"consensus"` // CONSENSUS.md; "" unless reached
+	Events     []Event     `json:"events"`
+	Signatures []Signature `json:"signatures"` // the venue's closing signature
+	Evidence
 }
 
 // NewBundle closes a parley/1 room that has a final outcome: the venue signs
-// the hash of the last event together with the outcome. It returns the bundle
-// and its bytes. Errors: *Refusal with CodeNotPermitted for a pending room or
-// another profile, ErrVenueKey, or what the signer says.
-func NewBundle(r *Room, venue Signer, now time.Time) (*Bundle, []byte, error) {
+// the hash of the last event together with the outcome. evidence is taken as it
+// is; nil for a room without receipts. It returns the bundle and its bytes.
+// Errors: *Refusal with CodeNotPermitted for a pending room or another profile,
+// ErrVenueKey, or what the signer says.
+func NewBundle(r *Room, venue Signer, evidence *Evidence, now time.Time) (*Bundle, []byte, error) {
 	switch {
 	case !r.Closed():
 		return nil, nil, refuse(CodeNotPermitted, "the room is pending")
@@ -56,7 +54,10 @@ func NewBundle(r *Room, venue Signer, now time.Time) (*Bundle, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	b, err := bundleOf(r, SignatureOf(closing))
+	if evidence == nil {
+		evidence = new(Evidence)
+	}
+	b, err := bundleOf(r, SignatureOf(closing), evidence)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -73,15 +74,16 @@ func closingTags(r *Room) nostr.Tags {
 	return signatureTags(r.agreement, r.digest, ActionClose, r.outcome)
 }
 
-// bundleOf is the one bundle of a closed room and a closing signature.
-func bundleOf(r *Room, closing Signature) (*Bundle, error) {
+// bundleOf is the one bundle of a closed room, a closing signature and what is
+// said about its events.
+func bundleOf(r *Room, closing Signature, evidence *Evidence) (*Bundle, error) {
 	revision, err := r.agreement.Canonical()
 	if err != nil {
 		return nil, err
 	}
 	b := &Bundle{
 		Schema: r.agreement.Origin() + schemaBundle, Revision: string(revision), Markdown: r.agreement.Markdown(),
-		Events: r.Events(), Signatures: []Signature{closing},
+		Events: r.Events(), Signatures: []Signature{closing}, Evidence: *evidence,
 	}
 	if r.outcome == OutcomeReached {
 		doc, err := Consensus(r)

@@ -14,7 +14,7 @@ import (
 
 func TestBundle_goldenOfAReachedRoom(t *testing.T) {
 	r := reachedRoom(t, sample(3))
-	_, data, err := NewBundle(r, venueKey, start.Add(24*time.Hour))
+	_, data, err := NewBundle(r, venueKey, nil, start.Add(24*time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,10 +37,10 @@ func TestConsensus_onlyWhenReached(t *testing.T) {
 	r := openRoom(t, sample(2))
 	_, err := Consensus(r)
 	wantCode(t, err, CodeNotPermitted)
-	_, _, err = NewBundle(r, venueKey, start)
+	_, _, err = NewBundle(r, venueKey, nil, start)
 	wantCode(t, err, CodeNotPermitted)
 	mustAct(t, r, 2, ActionAbstain, "", start)
-	b, data, err := NewBundle(r, venueKey, start)
+	b, data, err := NewBundle(r, venueKey, nil, start)
 	if err != nil || b.Consensus != "" {
 		t.Fatalf("%q %v", b.Consensus, err)
 	}
@@ -50,7 +50,7 @@ func TestConsensus_onlyWhenReached(t *testing.T) {
 }
 
 func TestNewBundle_onlyByTheVenuesKey(t *testing.T) {
-	if _, _, err := NewBundle(reachedRoom(t, sample(2)), newKey("other"), start); !errors.Is(err, ErrVenueKey) {
+	if _, _, err := NewBundle(reachedRoom(t, sample(2)), newKey("other"), nil, start); !errors.Is(err, ErrVenueKey) {
 		t.Error(err)
 	}
 }
@@ -70,7 +70,7 @@ func TestReport_saysHowEachDecisionIsKnown(t *testing.T) {
 	}
 	mustAct(t, r, 4, ActionAgree, "", start)
 	mustAct(t, r, 1, ActionAgree, "", start)
-	_, data, err := NewBundle(r, venueKey, start)
+	_, data, err := NewBundle(r, venueKey, nil, start)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestReport_listsAWithdrawalAndNothingForAnExpiry(t *testing.T) {
 		t.Fatal("not expired")
 	}
 	for room, want := range map[*Room]int{r: 1, gone: 0} {
-		_, data, err := NewBundle(room, venueKey, start)
+		_, data, err := NewBundle(room, venueKey, nil, start)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,14 +138,14 @@ func TestVerify_refusesAForgedBundle(t *testing.T) {
 		"closed too early":   func(b *Bundle) { resign(b, venueKey, r.head, OutcomeReached, start) },
 		"no closing":         func(b *Bundle) { b.Signatures = nil },
 		"two closings":       func(b *Bundle) { b.Signatures = append(b.Signatures, b.Signatures[0]) },
-		"receipts":           func(b *Bundle) { b.Receipts = append(b.Receipts, []byte(`"x"`)) },
+		"receipts":           func(b *Bundle) { b.Receipts = append(b.Receipts, "x") },
 		"schema":             func(b *Bundle) { b.Schema = "https://other.example" + schemaBundle },
 		"revision blanks":    func(b *Bundle) { b.Revision += " " },
 		"revision other":     func(b *Bundle) { b.Revision = strings.Replace(b.Revision, "tide", "time", 1) },
 		"events gone":        func(b *Bundle) { b.Events = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, _, err := NewBundle(r, venueKey, end)
+			b, _, err := NewBundle(r, venueKey, nil, end)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -184,7 +184,7 @@ func TestBundle_ofTheLargestRoomFits(t *testing.T) {
 		for n := 1; n <= MaxParticipants; n++ {
 			mustAct(t, r, n, ActionAgree, "", start)
 		}
-		_, data, err := NewBundle(r, venueKey, start)
+		_, data, err := NewBundle(r, venueKey, nil, start)
 		if err != nil {
 			t.Fatal(err)
 		}

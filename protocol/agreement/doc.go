@@ -8,8 +8,9 @@
 // protected mark, RFC 9562 UUIDs, CommonMark for the rendering. Profile
 // parley/1 is complete with the strategy "unanimity". Of profile consensus/1
 // the documents and the room exist; a bundle does not, since its contract
-// names no key of the venue. Not implemented: other strategies, a second
-// revision, receipts, keys registered after the lock, the redacted bundle.
+// names no key of the venue. Events may have receipts (PEAC interaction
+// records) with proofs of a C2SP log. Not implemented: other strategies, a
+// second revision, keys registered after the lock, the redacted bundle.
 //
 // Trust: every document may come from a hostile peer. Sizes, depths and counts
 // are bounded before anything is built; a document with an unknown, missing or

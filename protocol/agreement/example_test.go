@@ -49,7 +49,7 @@ func Example() {
 			fmt.Println(err)
 		}
 	}
-	_, bundle, err := agreement.NewBundle(room, venue, now)
+	_, bundle, err := agreement.NewBundle(room, venue, nil, now)
 	if err != nil {
 		fmt.Println(err)
 		return

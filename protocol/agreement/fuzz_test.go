@@ -76,7 +76,7 @@ func FuzzParseCommand(f *testing.F) {
 }
 
 func FuzzVerify(f *testing.F) {
-	_, data, err := NewBundle(reachedRoom(f, sample(2)), venueKey, start)
+	_, data, err := NewBundle(reachedRoom(f, sample(2)), venueKey, nil, start)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -119,7 +119,7 @@ func checkReplay(t *rapid.T, r *Room) {
 }
 
 func checkVerifies(t *rapid.T, r *Room) {
-	_, data, err := NewBundle(r, venueKey, r.events[len(r.events)-1].At.Time)
+	_, data, err := NewBundle(r, venueKey, nil, r.events[len(r.events)-1].At.Time)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func checkVerifies(t *rapid.T, r *Room) {
 
 // TestVerify_refusesEveryChangedByte changes, removes or adds one byte.
 func TestVerify_refusesEveryChangedByte(t *testing.T) {
-	_, data, err := NewBundle(reachedRoom(t, sample(2)), venueKey, start.Add(24*time.Hour))
+	_, data, err := NewBundle(reachedRoom(t, sample(2)), venueKey, nil, start.Add(24*time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -257,7 +257,7 @@ func TestConsensus1_roomNeedsNoSignature(t *testing.T) {
 	if err != nil || !strings.Contains(string(doc), "without a signature") {
 		t.Errorf("%v\n%s", err, doc)
 	}
-	_, _, err = NewBundle(r, venueKey, start)
+	_, _, err = NewBundle(r, venueKey, nil, start)
 	wantCode(t, err, CodeNotPermitted)
 	_, err = r.Apply(NewCommand(a, "p1", ActionWithdraw, ""), nil, AssuranceInviteLink, start)
 	wantCode(t, err, CodeInvalid)

@@ -29,6 +29,8 @@ type Report struct {
 	Proposal        Decision   `json:"proposal"`  // the initiator's act that locked the revision
 	Decisions       []Decision `json:"decisions"` // agree, disagree, abstain and withdraw, in order
 	Warnings        []string   `json:"warnings"`
+
+	Receipts *ReceiptReport `json:"receipts,omitzero"` // nil when there are none
 }
 
 // Decision is one act that counts, and how it is known.
@@ -60,8 +62,8 @@ func (r *Report) OnVenueWord() []Decision {
 }
 
 // Verify checks a bundle offline, from its bytes alone: every rule of the room
-// again, every signature, the chain, both renderings and the venue's closing
-// signature. The bytes must be exactly canonical, so a bundle with any byte
+// again, every signature, the chain, both renderings, the venue's closing
+// signature, and the receipts with their log proofs. The bytes must be exactly canonical, so a bundle with any byte
 // changed is refused. That the key in the agreement's venue is the venue one
 // means is for the caller to know. Errors wrap ErrBundle.
 func Verify(data []byte) (*Report, error) {
@@ -69,16 +71,19 @@ func Verify(data []byte) (*Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBundle, err)
 	}
-	return report(r, b), nil
+	receipts, err := checkEvidence(r, &b.Evidence, created(b.Signatures[0].Event()))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBundle, err)
+	}
+	out := report(r, b)
+	out.Receipts = receipts
+	return out, nil
 }
 
 func replayBundle(data []byte) (*Bundle, *Room, error) {
 	b := new(Bundle)
 	if err := decode(data, MaxBundleSize, b); err != nil {
 		return nil, nil, err
-	}
-	if len(b.Receipts)+len(b.IssuerKeys)+len(b.LogProofs) > 0 {
-		return nil, nil, refuse(CodeInvalid, "receipts, issuer_keys and log_proofs are empty in this version")
 	}
 	a, err := ParseAgreement([]byte(b.Revision))
 	if err != nil {
@@ -116,7 +121,7 @@ func checkClosing(r *Room, signatures []Signature) error {
 
 // checkBytes builds the bundle again from what was verified and compares.
 func checkBytes(data []byte, r *Room, given *Bundle) error {
-	built, err := bundleOf(r, given.Signatures[0])
+	built, err := bundleOf(r, given.Signatures[0], &given.Evidence)
 	if err != nil {
 		return err
 	}

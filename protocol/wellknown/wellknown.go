@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 
 	"github.com/nbd-wtf/go-nostr"
 
@@ -34,12 +35,13 @@ var (
 
 // Document lists what a client needs to use one server.
 type Document struct {
-	Schema    string         `json:"schema"`         // Origin + "/schemas/server/v1"
-	Origin    string         `json:"origin"`         // such as "https://parley.example"
-	Name      string         `json:"name"`           // at most 100 bytes
-	Relay     string         `json:"relay"`          // ws:// or wss:// URL, empty without a relay
-	Venue     *Venue         `json:"venue,omitzero"` // nil without a venue, and then left out
-	ServerKey string         `json:"server_key"`     // base64url of 32 bytes, Ed25519
+	Schema    string         `json:"schema"`            // Origin + "/schemas/server/v1"
+	Origin    string         `json:"origin"`            // such as "https://parley.example"
+	Name      string         `json:"name"`              // at most 100 bytes
+	Relay     string         `json:"relay"`             // ws:// or wss:// URL, empty without a relay
+	Venue     *Venue         `json:"venue,omitzero"`    // nil without a venue, and then left out
+	Receipts  *Receipts      `json:"receipts,omitzero"` // nil where none are issued
+	ServerKey string         `json:"server_key"`        // base64url of 32 bytes, Ed25519
 	IssuedAt  canonical.Time `json:"issued_at"`
 }
 
@@ -47,6 +49,12 @@ type Document struct {
 type Venue struct {
 	PubKey   string   `json:"pubkey"`   // 64 hex characters, BIP-340
 	Profiles []string `json:"profiles"` // such as "parley/1"
+}
+
+// Receipts names who vouches for what the venue accepted.
+type Receipts struct {
+	Issuer string `json:"issuer"`  // iss of receipts: an https origin or a did:key
+	LogKey string `json:"log_key"` // of the log that holds them, a C2SP vkey
 }
 
 // signed is the form on the wire.
@@ -128,6 +136,11 @@ func (d *Document) publicKey() ed25519.PublicKey {
 	return key
 }
 
+// isText tells a name or key from what is none.
+func isText(s string) bool {
+	return s != "" && len(s) <= 2048 && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f })
+}
+
 func (d *Document) check() error {
 	switch {
 	case !isOrigin(d.Origin, "https", "http"):
@@ -140,6 +153,8 @@ func (d *Document) check() error {
 		return fmt.Errorf("%w: relay is not a ws or wss URL", ErrMalformed)
 	case d.Venue != nil && (!nostr.IsValid32ByteHex(d.Venue.PubKey) || len(d.Venue.Profiles) > 16):
 		return fmt.Errorf("%w: venue", ErrMalformed)
+	case d.Receipts != nil && (!isText(d.Receipts.Issuer) || !isText(d.Receipts.LogKey)):
+		return fmt.Errorf("%w: receipts", ErrMalformed)
 	case d.publicKey() == nil:
 		return fmt.Errorf("%w: server_key is not 32 bytes in base64url", ErrMalformed)
 	case d.IssuedAt.IsZero():

@@ -22,6 +22,7 @@ func document() Document {
 		Name:     "Example",
 		Relay:    "wss://parley.example/",
 		Venue:    &Venue{PubKey: strings.Repeat("ab", 32), Profiles: []string{"parley/1"}},
+		Receipts: &Receipts{Issuer: "https://parley.example", LogKey: "parley.example/receipts/log+00000000+AQ=="},
 		IssuedAt: canonical.At(time.Unix(1_790_000_000, 0)),
 	}
 }
@@ -72,6 +73,8 @@ func TestMalformedDocumentsAreRefused(t *testing.T) {
 		"relay over http":      func(d *Document) { d.Relay = "https://parley.example/" },
 		"relay with a secret":  func(d *Document) { d.Relay = "wss://a:b@parley.example/" },
 		"venue without key":    func(d *Document) { d.Venue = &Venue{} },
+		"receipts of nobody":   func(d *Document) { d.Receipts.Issuer = "" },
+		"log key in two lines": func(d *Document) { d.Receipts.LogKey += "\n" },
 		"endless name":         func(d *Document) { d.Name = strings.Repeat("a", 101) },
 		"without a time":       func(d *Document) { d.IssuedAt = canonical.Time{} },
 		"upper-case venue key": func(d *Document) { d.Venue.PubKey = strings.ToUpper(d.Venue.PubKey) },
