@@ -6,7 +6,10 @@
 // Standards: docs/spec/agreement.md, profile parley/1, over the messages
 // agreement.propose, .command and .query of docs/spec/message.md. Not
 // implemented here: profile consensus/1 with its HTTP paths, invitations by
-// mail, receipts, a second revision, other strategies than unanimity.
+// mail, a second revision, other strategies than unanimity.
+//
+// Where Options.Receipts is set every event gets a receipt before it is stored,
+// and the bundle waits for the log to prove them.
 //
 // Every transport ends in Propose, Command and Query, which take typed
 // requests of an authenticated caller and run inside one transaction. Handle

@@ -128,11 +128,18 @@ func (v *Venue) checkPolicy(ctx context.Context, tx *sql.Tx, a *agreement.Agreem
 // each member can check the chain from its beginning.
 func (v *Venue) open(ctx context.Context, tx *sql.Tx, room *agreement.Room, req ProposeRequest) (*Result, error) {
 	a := room.Agreement()
-	first, err := room.Events()[0].Canonical()
+	e, jws, err := v.acknowledge(ctx, tx, room, room.Events()[0])
+	if err != nil {
+		return nil, err
+	}
+	first, err := e.Canonical()
 	if err != nil {
 		return nil, fmt.Errorf("encoding event: %w", err)
 	}
 	if err := v.store.create(ctx, tx, room, req.Revision, first); err != nil {
+		return nil, err
+	}
+	if err := v.store.addReceipt(ctx, tx, a.AgreementID, e.Seq, jws); err != nil {
 		return nil, err
 	}
 	invite := message.AgreementInvite{Revision: string(req.Revision), Signature: req.Signature}

@@ -27,6 +27,7 @@ const ofRoom = "agreement IN (SELECT agreement FROM venue_members WHERE pubkey =
 // are found by venue_members, so that is the last.
 func Retention() []retention.Table {
 	return []retention.Table{
+		{Name: "venue_key", Holds: "the public key of the venue itself", Lifetime: "for good; one row"},
 		{
 			Name: "idempotency", Holds: "keys of accepted commands, with the hash of the command and the number of its event",
 			Lifetime: "31 days after the deadline of the room",
@@ -37,6 +38,10 @@ func Retention() []retention.Table {
 		},
 		{
 			Name: "venue_events", Holds: "what each member of a room did and said, signed",
+			Lifetime: "as long as the room", Person: ofRoom,
+		},
+		{
+			Name: "venue_receipts", Holds: "the receipt of each event: what was done, in which room, at what time",
 			Lifetime: "as long as the room", Person: ofRoom,
 		},
 		{
@@ -53,7 +58,7 @@ func Retention() []retention.Table {
 // OpenRoom is a room that has no outcome yet.
 type OpenRoom struct {
 	Agreement string    // agreement id
-	Deadline  time.Time // when a running venue closes it at the latest
+	Deadline  time.Time // when a running venue closes it; Close does it from then on
 }
 
 // OpenRoomsError says that a person cannot be erased yet.

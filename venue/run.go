@@ -23,7 +23,8 @@ const (
 	batch      = 100 // rows of one read or one sweep
 )
 
-// Run closes rooms at their deadlines and removes what has outlived its time,
+// Run closes rooms at their deadlines, makes the bundles of closed rooms once
+// their receipts are proven, and removes what has outlived its time,
 // until ctx ends; it returns nil then. A deadline that passed while the venue
 // was down is caught up with at once.
 func (v *Venue) Run(ctx context.Context) error {
@@ -31,12 +32,19 @@ func (v *Venue) Run(ctx context.Context) error {
 		return ErrRunning
 	}
 	defer v.running.Unlock()
+	if err := v.listen(ctx); err != nil {
+		return fmt.Errorf("venue: listening for closed rooms: %w", err)
+	}
 	var swept time.Time
 	for ctx.Err() == nil {
 		now := v.now()
 		v.alarm.passed(now)
 		if _, err := v.ExpireDue(ctx); err != nil && ctx.Err() == nil {
 			v.logger.ErrorContext(ctx, "rooms not expired", "err", err)
+		}
+		unproven, err := v.Prove(ctx)
+		if err != nil && ctx.Err() == nil {
+			v.logger.ErrorContext(ctx, "closed rooms not read", "err", err)
 		}
 		if now.Sub(swept) >= sweepEvery || now.Before(swept) {
 			swept = now
@@ -47,6 +55,9 @@ func (v *Venue) Run(ctx context.Context) error {
 		next, err := v.nextDeadline(ctx, now)
 		if err != nil && ctx.Err() == nil {
 			v.logger.ErrorContext(ctx, "next deadline not read", "err", err)
+		}
+		if again := now.Add(unprovenPeriod); unproven > 0 && (next.IsZero() || next.After(again)) {
+			next = again
 		}
 		v.alarm.wait(ctx, v.now, next)
 	}

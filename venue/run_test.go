@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -235,4 +236,33 @@ func gather(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 		}
 	}
 	return values
+}
+
+func TestClose_endsARoomThatStandsOpenPastItsDeadlineAndNoOther(t *testing.T) {
+	h := newHouse(t)
+	p := h.open(h.newParty(3))
+	id := p.a.AgreementID
+	if _, err := h.venue.Close(t.Context(), id); !errors.Is(err, venue.ErrNotDue) || h.stored(id).Outcome() != agreement.OutcomePending {
+		t.Fatalf("Close before the deadline: %v, the room is %s", err, h.stored(id).Outcome())
+	}
+	h.clock.set(p.a.Deadline.Time)
+	h.outbox.drain()
+	for range 2 {
+		if outcome, err := h.venue.Close(t.Context(), id); err != nil || outcome != agreement.OutcomeExpired {
+			t.Fatalf("Close = %q, %v", outcome, err)
+		}
+	}
+	want := make(map[string]int)
+	for _, name := range []string{"p1", "p2", "p3"} {
+		want[message.TypeAgreementEvent+" "+name], want[message.TypeAgreementArtifact+" "+name] = 1, 1
+	}
+	if diff := cmp.Diff(want, tally(h.outbox.drain(), p.names())); diff != "" {
+		t.Errorf("members were sent (-want +got): %s", diff)
+	}
+	if report := h.bundleOf(id); report.Outcome != agreement.OutcomeExpired {
+		t.Errorf("the bundle tells %s", report.Outcome)
+	}
+	if _, err := h.venue.Close(t.Context(), "unknown"); !errors.Is(err, venue.ErrNoRoom) {
+		t.Errorf("Close of an unknown room: %v", err)
+	}
 }

@@ -57,6 +57,9 @@ type Options struct {
 	// Its members hold the bundle themselves.
 	Keep time.Duration
 
+	// Receipts makes a receipt for every accepted act; nil makes none.
+	Receipts Receipts
+
 	Now        func() time.Time      // nil is time.Now
 	Logger     *slog.Logger          // nil discards
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
@@ -107,7 +110,8 @@ type Venue struct {
 	alarm   alarm
 }
 
-// New prepares a Venue and its tables. It sends nothing and starts nothing.
+// New prepares a Venue and its tables. It sends nothing and starts nothing. The
+// first one owns the database; one with another key gets ErrOtherVenue.
 func New(ctx context.Context, opts Options) (*Venue, error) {
 	if err := opts.check(); err != nil {
 		return nil, err
@@ -116,8 +120,12 @@ func New(ctx context.Context, opts Options) (*Venue, error) {
 	if err := Migrate(ctx, opts.DB); err != nil {
 		return nil, fmt.Errorf("venue: %w", err)
 	}
+	me := opts.Key.PublicKey()
+	if err := claim(ctx, opts.DB, me); err != nil {
+		return nil, fmt.Errorf("venue: %w", err)
+	}
 	v := &Venue{
-		opts: opts, me: opts.Key.PublicKey(), now: opts.Now,
+		opts: opts, me: me, now: opts.Now,
 		logger: opts.Logger.With("component", "venue"),
 		store:  store{cache: newRoomCache()}, ration: newRation(), alarm: newAlarm(),
 	}

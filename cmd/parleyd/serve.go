@@ -12,9 +12,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/parleykit/parley/internal/config"
+	"github.com/parleykit/parley/internal/database"
 	"github.com/parleykit/parley/internal/egress"
 	"github.com/parleykit/parley/internal/httpserver"
 	"github.com/parleykit/parley/internal/keys"
+	"github.com/parleykit/parley/internal/receiptlog"
 	"github.com/parleykit/parley/protocol/canonical"
 	"github.com/parleykit/parley/protocol/wellknown"
 	"github.com/parleykit/parley/relay"
@@ -32,7 +34,9 @@ type server struct {
 	http     *httpserver.Server
 	keys     *keys.Dir
 	dialer   *egress.Dialer
-	relay    *relay.Relay // nil when it is not enabled
+	relay    *relay.Relay       // nil when it is not enabled
+	db       *database.DB       // nil when no part needs it
+	notary   *receiptlog.Notary // nil when no receipts are issued
 	services []service
 	closers  []func() error // in the order of opening
 }
@@ -82,12 +86,32 @@ func compose(ctx context.Context, cfg *config.Config, logger *slog.Logger) (s *s
 			return s, err
 		}
 	}
+	if cfg.Venue.Enabled || cfg.Receipts.Enabled {
+		if err := s.openDatabase(ctx); err != nil {
+			return s, err
+		}
+	}
+	if cfg.Receipts.Enabled {
+		if err := s.addReceipts(ctx); err != nil {
+			return s, err
+		}
+	}
 	if cfg.Venue.Enabled {
 		if err := s.addVenue(ctx); err != nil {
 			return s, err
 		}
 	}
 	return s, s.addDocument()
+}
+
+func (s *server) openDatabase(ctx context.Context) (err error) {
+	s.db, err = database.Open(ctx, s.cfg.DatabaseURL(), database.Options{
+		Logger: s.logger, Registerer: s.http.Registry(), PasswordFile: s.cfg.DatabasePasswordFile,
+	})
+	if err == nil {
+		s.closers = append(s.closers, s.db.Close)
+	}
+	return err
 }
 
 func (s *server) bind() (err error) {
@@ -129,6 +153,9 @@ func (s *server) addDocument() error {
 			return err
 		}
 		doc.Venue = &wellknown.Venue{PubKey: venueKey.PublicKey(), Profiles: []string{"parley/1"}}
+	}
+	if s.notary != nil {
+		doc.Receipts = &wellknown.Receipts{Issuer: s.notary.Issuer.Name(), LogKey: s.notary.Log.Key().String()}
 	}
 	data, err := wellknown.Sign(doc, key)
 	if err != nil {

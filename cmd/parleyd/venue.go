@@ -13,7 +13,6 @@ import (
 
 	"github.com/parleykit/parley/carrier"
 	carriernostr "github.com/parleykit/parley/carrier/nostr"
-	"github.com/parleykit/parley/internal/database"
 	"github.com/parleykit/parley/internal/keys"
 	"github.com/parleykit/parley/protocol/canonical"
 	"github.com/parleykit/parley/protocol/card"
@@ -31,13 +30,6 @@ func (s *server) addVenue(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	db, err := database.Open(ctx, s.cfg.DatabaseURL(), database.Options{
-		Logger: s.logger, Registerer: s.http.Registry(), PasswordFile: s.cfg.DatabasePasswordFile,
-	})
-	if err != nil {
-		return err
-	}
-	s.closers = append(s.closers, db.Close)
 	relays := s.venueRelays()
 	nostrCarrier, err := carriernostr.New(carriernostr.Options{
 		Relays: relays, Signer: key, Dialer: s.dialer, Logger: s.logger, Registerer: s.http.Registry(),
@@ -48,7 +40,7 @@ func (s *server) addVenue(ctx context.Context) error {
 	book := &cardBook{carrier: nostrCarrier, relays: relays}
 	var v *venue.Venue // made after the engine that carries its messages
 	engine, err := carrier.New(ctx, carrier.Options{
-		DB: db, Keyer: key, Carriers: []carrier.Carrier{nostrCarrier}, Resolve: book.addresses,
+		DB: s.db, Keyer: key, Carriers: []carrier.Carrier{nostrCarrier}, Resolve: book.addresses,
 		Handle: func(ctx context.Context, tx *sql.Tx, in *carrier.Incoming) error { return v.Handle(ctx, tx, in) },
 		IsMember: func(ctx context.Context, tx *sql.Tx, pubkey string, m *message.Message) bool {
 			return v.IsMember(ctx, tx, pubkey, m)
@@ -62,7 +54,7 @@ func (s *server) addVenue(ctx context.Context) error {
 	}
 	cfg, origin := s.cfg.Venue, s.http.Origin()
 	v, err = venue.New(ctx, venue.Options{
-		DB: db, Outbox: engine, Key: key, Origin: origin.String(), DailyCap: cfg.DailyCap, Keep: cfg.Keep(),
+		DB: s.db, Receipts: s.receipts(), Outbox: engine, Key: key, Origin: origin.String(), DailyCap: cfg.DailyCap, Keep: cfg.Keep(),
 		Hosts:  func(_ context.Context, pubkey string) bool { return cfg.Host(pubkey, origin) },
 		Logger: s.logger, Registerer: s.http.Registry(),
 	})

@@ -39,6 +39,8 @@ type Config struct {
 	Relay Relay `yaml:"relay"`
 	// Venue hosts agreements.
 	Venue Venue `yaml:"venue"`
+	// Receipts are issued for accepted acts.
+	Receipts Receipts `yaml:"receipts"`
 	// Egress is what outgoing connections may reach.
 	Egress Egress `yaml:"egress"`
 }
@@ -128,11 +130,15 @@ type Relay struct {
 	MaxFilters       int `yaml:"max_filters"`
 	// MaxLimit is the most stored events one filter returns.
 	MaxLimit int `yaml:"max_limit"`
+	// ConnectionsMemory is what all connections may hold together.
+	ConnectionsMemory ByteSize `yaml:"connections_memory"`
 	// CardsMemory is what cards, profiles and relay lists may take in memory.
 	CardsMemory ByteSize `yaml:"cards_memory"`
-	// MaxReconciliations are open at one time (NIP-77), MaxReconciliationEvents
-	// the events of each; 0 of the first switches them off.
+	// MaxReconciliations are open at one time (NIP-77), MaxReconciliationsPerIP
+	// of one client address, MaxReconciliationEvents the events of each; 0 of the
+	// first switches them off.
 	MaxReconciliations      int `yaml:"max_reconciliations"`
+	MaxReconciliationsPerIP int `yaml:"max_reconciliations_per_ip"`
 	MaxReconciliationEvents int `yaml:"max_reconciliation_events"`
 	// EventsPerSecond is the lasting rate of EVENT messages of a connection,
 	// EventsPerSecondPerIP that of a client address, EventsPerSecondPerKey that
@@ -186,6 +192,30 @@ type Venue struct {
 	KeepDays int `yaml:"keep_days"`
 }
 
+// Receipts is the section of the issuer, its policy document peac.txt and the
+// log of receipts.
+type Receipts struct {
+	Enabled bool `yaml:"enabled"`
+	// Usage, Purposes, Attribution, RateLimit, Contact and License stand in
+	// peac.txt.
+	Usage       string   `yaml:"usage"`
+	Purposes    []string `yaml:"purposes"`
+	Attribution string   `yaml:"attribution"`
+	RateLimit   string   `yaml:"rate_limit"`
+	Contact     string   `yaml:"contact"`
+	License     string   `yaml:"license"`
+	// SecurityContact stands in peac-issuer.json, and Revoked.
+	SecurityContact string       `yaml:"security_contact"`
+	Revoked         []RevokedKey `yaml:"revoked"`
+}
+
+// RevokedKey is an issuer key whose receipts nobody shall believe any more.
+type RevokedKey struct {
+	KeyID  string    `yaml:"kid"`
+	At     time.Time `yaml:"at"`
+	Reason string    `yaml:"reason"`
+}
+
 // Egress is the section of outgoing connections.
 type Egress struct {
 	// Allow are exceptions to the rule that only global addresses are reached.
@@ -212,11 +242,13 @@ func Default() Config {
 			MaxEventSize: 64 << 10, MaxFrame: 128 << 10, MaxTags: 200, MaxAhead: Duration{15 * time.Minute},
 			MaxConnections: 4096, MaxConnectionsPerIP: 1024,
 			MaxSubscriptions: 64, MaxFilters: 16, MaxLimit: 500,
-			CardsMemory: 256 << 20, MaxReconciliations: 32, MaxReconciliationEvents: 50_000,
+			ConnectionsMemory: 512 << 20, CardsMemory: 256 << 20,
+			MaxReconciliations: 32, MaxReconciliationsPerIP: 8, MaxReconciliationEvents: 50_000,
 			EventsPerSecond: 200, EventsPerSecondPerIP: 1000, EventsPerSecondPerKey: 200,
 		},
-		Venue:  Venue{Enabled: true, Relays: []string{}, Hosts: Auto, HostsListed: []PublicKey{}, DailyCap: 50, KeepDays: 365},
-		Egress: Egress{Allow: []Allow{}},
+		Venue:    Venue{Enabled: true, Relays: []string{}, Hosts: Auto, HostsListed: []PublicKey{}, DailyCap: 50, KeepDays: 365},
+		Receipts: Receipts{Enabled: true, Usage: "conditional", Purposes: []string{}, Revoked: []RevokedKey{}},
+		Egress:   Egress{Allow: []Allow{}},
 	}
 }
 
