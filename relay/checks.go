@@ -255,17 +255,21 @@ func (r *Relay) rejectKeyRate(_ context.Context, ev *nostr.Event) (bool, string)
 	return true, "rate-limited: too many events of this key, slow down"
 }
 
-// rejectRate takes a token of the connection and of its address.
-func (r *Relay) rejectRate(ctx context.Context, _ *nostr.Event) (bool, string) {
+// rejectRate takes a token of the connection and of its address, and for a
+// request to vanish one more of the address.
+func (r *Relay) rejectRate(ctx context.Context, ev *nostr.Event) (bool, string) {
 	sub := submissionOf(ctx)
 	if sub == nil {
 		return false, ""
 	}
 	now, s := r.opts.Now(), sub.session
-	if allow(s.own.events, now) && allow(s.shared.events, now) {
-		return false, ""
+	switch {
+	case !allow(s.own.events, now) || !allow(s.shared.events, now):
+		return true, "rate-limited: too many events, slow down"
+	case ev.Kind == kindVanish && !allow(s.shared.vanishing, now):
+		return true, "rate-limited: too many requests to vanish, slow down"
 	}
-	return true, "rate-limited: too many events, slow down"
+	return false, ""
 }
 
 func rejectID(_ context.Context, ev *nostr.Event) (bool, string) {

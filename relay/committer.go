@@ -147,7 +147,7 @@ func (c *committer) fanOut() {
 		c.fanned.Store(max(before.commits, done.number))
 		c.settled.Store(max(before.rounds, done.round))
 		for _, sub := range done.batch {
-			sub.session.pending.done()
+			sub.session.settle(sub)
 		}
 	}
 }

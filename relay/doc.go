@@ -36,16 +36,17 @@
 //
 //   - NIP-62: a request to vanish removes, in its own transaction, what its key
 //     published up to its created_at and the wraps for it, and holds for good:
-//     nothing of it comes back, nobody needs to be on a list to send one. It is
-//     stored, served and passed on like other events, so that mirrors learn of
-//     it. One that names other relays only is refused.
+//     nothing of it comes back, nobody needs to be on a list to send one. Wraps
+//     that come later are taken, also when they are dated back. It is stored,
+//     served and passed on like other events, so that mirrors learn of it. One
+//     that names other relays only is refused. Requests of one address are few.
 //
 //   - NIP-65: relay lists are kept as replaceable events.
 //
 //   - NIP-70: protected events are taken from their authenticated author.
 //
 //   - NIP-77: reconciliation of what matched when it was opened, bounded in
-//     events, number and time.
+//     events, time and number, of one address too.
 //
 //   - NIP-86 and NIP-98: management over HTTP, where the Policy has
 //     administrators. What they ruled is in the Store, and holds for every
@@ -84,6 +85,14 @@
 // Current cards, profiles and relay lists are held in memory up to
 // Limits.CardBytes. There they are found; of a store that processes share they
 // are searched there and read from the store.
+//
+// What all connections hold together is bounded by Limits.ConnectionBytes: beyond
+// it new work is refused and the connection that holds most is cut off, so that
+// no number of them ends the process.
+//
+// Under /relay/ the relay has pages for people: what it is, live counts, the
+// public cards and a search. They need no script, set no cookie and show what a
+// card says as text only.
 //
 // See the Example for a relay behind a server; package relaytest starts one on
 // a loopback port.

@@ -22,6 +22,7 @@ type answer struct {
 // submission is one EVENT on its way from a connection to the store and back.
 type submission struct {
 	rec     *Record
+	size    int // in the account of the session
 	session *session
 	// settled is the answer when the event need not be stored.
 	settled *answer

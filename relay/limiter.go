@@ -20,7 +20,17 @@ func newLimiter(perSecond, burst int) *rate.Limiter {
 func allow(l *rate.Limiter, now time.Time) bool { return l == nil || l.AllowN(now, 1) }
 
 // budget is what one peer, or one address, may send.
-type budget struct{ events, requests *rate.Limiter }
+type budget struct {
+	events, requests *rate.Limiter
+	vanishing        *rate.Limiter // of an address
+}
+
+// Requests to vanish of one address, lastingly and at once: each leaves a mark
+// for good, and neither lists nor the plugin refuse one.
+const (
+	vanishPause = 6 * time.Second
+	vanishBurst = 100
+)
 
 // generations remembers a bounded number of things. When the younger
 // generation is full it becomes the older one and the older one is forgotten:
@@ -73,16 +83,40 @@ func (t *keyTable) limit(l Limits) {
 	t.limits, t.budgets = l, generations[string, *rate.Limiter]{}
 }
 
-// addressTable holds the budget of each address and its connections.
+// addressTable holds the budget of each address, its connections and its
+// reconciliations.
 type addressTable struct {
-	mu       sync.Mutex
-	limits   Limits
-	budgets  generations[netip.Addr, *budget]
-	sessions map[netip.Addr]int // open connections
+	mu              sync.Mutex
+	limits          Limits
+	budgets         generations[netip.Addr, *budget]
+	sessions        tally // open connections
+	reconciliations tally // open ones
 }
 
 func newAddressTable(l Limits) *addressTable {
-	return &addressTable{limits: l, sessions: map[netip.Addr]int{}}
+	return &addressTable{limits: l, sessions: tally{}, reconciliations: tally{}}
+}
+
+// tally counts what each network has open.
+type tally map[netip.Addr]int
+
+// add counts one more and reports whether the address may have it. A negative
+// limit is none.
+func (t tally) add(a netip.Addr, limit int) bool {
+	a = network(a)
+	if limit >= 0 && t[a] >= limit {
+		return false
+	}
+	t[a]++
+	return true
+}
+
+// remove undoes one add.
+func (t tally) remove(a netip.Addr) {
+	a = network(a)
+	if t[a]--; t[a] <= 0 {
+		delete(t, a)
+	}
 }
 
 // limit sets new limits; budgets begin again for new connections.
@@ -111,28 +145,36 @@ func (t *addressTable) budget(a netip.Addr) *budget {
 		return &budget{
 			events:   newLimiter(t.limits.AddressEventRate, t.limits.AddressEventBurst),
 			requests: newLimiter(t.limits.AddressRequestRate, t.limits.AddressRequestBurst),
+
+			vanishing: rate.NewLimiter(rate.Every(vanishPause), vanishBurst),
 		}
 	})
 }
 
 // open counts a connection and reports whether the address may have it.
 func (t *addressTable) open(a netip.Addr) bool {
-	a = network(a)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.limits.ConnectionsPerAddress >= 0 && t.sessions[a] >= t.limits.ConnectionsPerAddress {
-		return false
-	}
-	t.sessions[a]++
-	return true
+	return t.sessions.add(a, t.limits.ConnectionsPerAddress)
 }
 
 // close undoes one open.
 func (t *addressTable) close(a netip.Addr) {
-	a = network(a)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.sessions[a]--; t.sessions[a] <= 0 {
-		delete(t.sessions, a)
-	}
+	t.sessions.remove(a)
+}
+
+// reconcile counts a reconciliation and reports whether the address may have it.
+func (t *addressTable) reconcile(a netip.Addr) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.reconciliations.add(a, t.limits.ReconciliationsPerAddress)
+}
+
+// reconciled undoes one reconcile.
+func (t *addressTable) reconciled(a netip.Addr) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.reconciliations.remove(a)
 }

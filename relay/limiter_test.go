@@ -127,3 +127,19 @@ func TestForwardedHeadersAreNotBelieved(t *testing.T) {
 	}
 	c.authenticate(k)
 }
+
+func TestRequestsToVanishOfAnAddressAreRateLimited(t *testing.T) {
+	clock := newClock()
+	c := dial(t, relaytest.Start(t, relay.Options{Now: clock.Now}))
+	request := func() nostr.Event {
+		return newKey(t).event(62, nostr.Now(), "", nostr.Tags{{"relay", "ALL_RELAYS"}})
+	}
+	for range 100 {
+		c.accept(request())
+	}
+	c.refuse(request(), "rate-limited: too many requests to vanish")
+	c.accept(newKey(t).note(nostr.Now(), "other events are not meant"))
+	clock.advance(6 * time.Second)
+	c.accept(request())
+	c.refuse(request(), "rate-limited: ")
+}

@@ -62,7 +62,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return &metrics{
 		connections: gauge("parley_relay_connections", "Open WebSocket connections."),
 		refused: vector("parley_relay_refused_connections_total", "WebSocket requests refused, by reason.", "reason",
-			refusedOrigin, refusedFull, refusedAddress, refusedStopping, refusedBlocked),
+			refusedOrigin, refusedFull, refusedAddress, refusedStopping, refusedBlocked, refusedMemory),
 		messages: vector("parley_relay_messages_total", "Messages from peers, by type.", "type",
 			"event", "req", "count", "neg", "close", "auth", "other", "malformed"),
 		events: vector("parley_relay_events_total", "EVENTs answered, by result.", "result",

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -28,8 +29,9 @@ const (
 // then. It ends with NEG-CLOSE, an error, the connection or its time.
 type reconciliation struct {
 	id    string
-	relay *Relay
+	owner *session
 	timer *time.Timer
+	size  int // in the account of the owner
 
 	mu     sync.Mutex
 	server *negentropy.Server // nil after the end
@@ -65,8 +67,9 @@ func (r *reconciliation) end() bool {
 	}
 	r.server = nil
 	r.timer.Stop()
-	r.relay.reconciliations.Add(-1)
-	r.relay.metrics.reconciliations.Dec()
+	r.owner.account.add(-r.size)
+	r.owner.relay.giveReconciliation(r.owner.address)
+	r.owner.relay.metrics.reconciliations.Dec()
 	return true
 }
 
@@ -93,13 +96,13 @@ func (s *session) openReconciliation(m message) {
 		s.refuseReconciliation(m.id, result, text)
 		return
 	}
-	if !s.relay.takeReconciliation() {
-		s.refuseReconciliation(m.id, requestRateLimited, "rate-limited: too many reconciliations at this time, try again later")
+	if text := s.relay.takeReconciliation(s.address); text != "" {
+		s.refuseReconciliation(m.id, requestRateLimited, text)
 		return
 	}
 	set, err := s.setOf(scopes)
 	if err != nil {
-		s.relay.reconciliations.Add(-1)
+		s.relay.giveReconciliation(s.address)
 		result, text := s.failure(s.ctx, err)
 		if errors.Is(err, ErrTooBroad) {
 			text = textTooBig
@@ -107,8 +110,14 @@ func (s *session) openReconciliation(m message) {
 		s.refuseReconciliation(m.id, result, text)
 		return
 	}
+	size := reconciledBytes * set.Size()
+	if !s.take(size, shortReconciliation) {
+		s.relay.giveReconciliation(s.address)
+		s.refuseReconciliation(m.id, requestRateLimited, shortOfMemory)
+		return
+	}
 	s.relay.metrics.reconciliations.Inc()
-	r := &reconciliation{id: m.id, relay: s.relay, server: negentropy.NewServer(set, reconciliationBytes)}
+	r := &reconciliation{id: m.id, owner: s, size: size, server: negentropy.NewServer(set, reconciliationBytes)}
 	r.mu.Lock()
 	r.timer = time.AfterFunc(s.relay.limits().ReconciliationTime, func() { s.expireReconciliation(r) })
 	r.mu.Unlock()
@@ -148,13 +157,24 @@ func readText(value jsontext.Value, to *string) bool {
 	return value.Kind() == '"' && json.Unmarshal(value, to) == nil
 }
 
-// takeReconciliation takes one of the places of the relay.
-func (r *Relay) takeReconciliation() bool {
+// takeReconciliation takes one of the places of the relay and of an address, or
+// says why there is none.
+func (r *Relay) takeReconciliation(address netip.Addr) (refused string) {
 	if r.reconciliations.Add(1) > int64(r.limits().Reconciliations) {
 		r.reconciliations.Add(-1)
-		return false
+		return "rate-limited: too many reconciliations at this time, try again later"
 	}
-	return true
+	if !r.addresses.reconcile(address) {
+		r.reconciliations.Add(-1)
+		return "rate-limited: too many reconciliations of this address, try again later"
+	}
+	return ""
+}
+
+// giveReconciliation undoes takeReconciliation.
+func (r *Relay) giveReconciliation(address netip.Addr) {
+	r.reconciliations.Add(-1)
+	r.addresses.reconciled(address)
 }
 
 // setOf reads what the scopes contain for this connection. It gives ErrTooBroad

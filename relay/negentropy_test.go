@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -260,4 +261,35 @@ func counterOf(reg *prometheus.Registry, name string) float64 {
 		}
 	}
 	return -1
+}
+
+func TestReconciliationsOfAnAddressAreBounded(t *testing.T) {
+	address := netip.MustParseAddr("2001:db8::1")
+	s := relaytest.Start(t, relay.Options{
+		Limits:   relay.Limits{ReconciliationsPerAddress: 2},
+		ClientIP: func(*http.Request) netip.Addr { return address },
+	})
+	a := dial(t, s)
+	address = netip.MustParseAddr("2001:db8::2") // same /64
+	b := dial(t, s)
+	address = netip.MustParseAddr("2001:db8:0:1::2")
+	c := dial(t, s)
+	open := func(c *client, id, label, prefix string) {
+		t.Helper()
+		c.reconciles(label, prefix, "NEG-OPEN", id, nostr.Filter{}, opening(t))
+	}
+	open(a, "1", "NEG-MSG", "61")
+	open(b, "1", "NEG-MSG", "61")
+	open(a, "2", "NEG-ERR", "rate-limited: too many reconciliations of this address")
+	open(b, "1", "NEG-MSG", "61") // in the place of the one open
+	for i := range 4 {
+		c.send("NEG-CLOSE", fmt.Sprint(i-2))
+		open(c, fmt.Sprint(i), "NEG-MSG", "61")
+		if i >= 1 {
+			open(c, "more", "NEG-ERR", "rate-limited: ")
+		}
+	}
+	b.send("NEG-CLOSE", "1")
+	b.silence()
+	open(a, "2", "NEG-MSG", "61")
 }

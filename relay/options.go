@@ -75,10 +75,12 @@ type Limits struct {
 	Results               int // stored events answered per filter
 	Scan                  int // index entries read per filter
 
-	CardBytes            int           // memory for cards, profiles and relay lists, at start; negative holds none
-	Reconciliations      int           // open at one time (NIP-77); negative switches them off
-	ReconciliationEvents int           // of one reconciliation
-	ReconciliationTime   time.Duration // from its beginning
+	ConnectionBytes           int           // memory of all connections together, estimated; negative bounds each only
+	CardBytes                 int           // memory for cards, profiles and relay lists, at start; negative holds none
+	Reconciliations           int           // open at one time (NIP-77); negative switches them off
+	ReconciliationsPerAddress int           // of them, by /64 for IPv6
+	ReconciliationEvents      int           // of one reconciliation
+	ReconciliationTime        time.Duration // from its beginning
 
 	OutboundMessages int           // waiting for one slow peer
 	OutboundBytes    int           // waiting for one slow peer
@@ -112,10 +114,12 @@ func DefaultLimits() Limits {
 		Results:               500,
 		Scan:                  50_000,
 
-		CardBytes:            256 << 20,
-		Reconciliations:      32,
-		ReconciliationEvents: 50_000,
-		ReconciliationTime:   2 * time.Minute,
+		ConnectionBytes:           512 << 20,
+		CardBytes:                 256 << 20,
+		Reconciliations:           32,
+		ReconciliationsPerAddress: 8,
+		ReconciliationEvents:      50_000,
+		ReconciliationTime:        2 * time.Minute,
 
 		OutboundMessages: 2048,
 		OutboundBytes:    4 << 20,
@@ -155,8 +159,10 @@ func (l *Limits) fields() []limitField {
 		{"FilterBytes", &l.FilterBytes, d.FilterBytes, false},
 		{"Results", &l.Results, d.Results, false},
 		{"Scan", &l.Scan, d.Scan, false},
+		{"ConnectionBytes", &l.ConnectionBytes, d.ConnectionBytes, true},
 		{"CardBytes", &l.CardBytes, d.CardBytes, true},
 		{"Reconciliations", &l.Reconciliations, d.Reconciliations, true},
+		{"ReconciliationsPerAddress", &l.ReconciliationsPerAddress, d.ReconciliationsPerAddress, true},
 		{"ReconciliationEvents", &l.ReconciliationEvents, d.ReconciliationEvents, false},
 		{"OutboundMessages", &l.OutboundMessages, d.OutboundMessages, false},
 		{"OutboundBytes", &l.OutboundBytes, d.OutboundBytes, false},

@@ -17,20 +17,25 @@ var (
 )
 
 // outgoing is one message to the peer: a whole message in head, or the head
-// of an EVENT and an event that other connections send as well.
+// of an EVENT and an event, which other connections may send as well.
 type outgoing struct {
 	head  []byte
-	event []byte
+	rec   *Record
 	close *websocket.CloseError // last message: close the connection
 }
 
-func (o outgoing) size() int { return len(o.head) + len(o.event) }
+func (o outgoing) size() int {
+	if o.rec == nil {
+		return len(o.head)
+	}
+	return len(o.head) + len(o.rec.JSON)
+}
 
 // appendTo appends the message as it goes over the wire.
 func (o outgoing) appendTo(buf []byte) []byte {
 	buf = append(buf, o.head...)
-	if o.event != nil {
-		buf = append(append(buf, o.event...), ']')
+	if o.rec != nil {
+		buf = append(append(buf, o.rec.JSON...), ']')
 	}
 	return buf
 }
@@ -39,6 +44,7 @@ func (o outgoing) appendTo(buf []byte) []byte {
 // Many goroutines push, one pops.
 type outbound struct {
 	maxMessages, maxBytes int
+	account               *account
 
 	mu     sync.Mutex
 	queue  []outgoing
@@ -48,9 +54,9 @@ type outbound struct {
 	room   chan struct{} // one token: the queue may have room
 }
 
-func newOutbound(maxMessages, maxBytes int) *outbound {
+func newOutbound(maxMessages, maxBytes int, a *account) *outbound {
 	return &outbound{
-		maxMessages: maxMessages, maxBytes: maxBytes,
+		maxMessages: maxMessages, maxBytes: maxBytes, account: a,
 		ready: make(chan struct{}, 1), room: make(chan struct{}, 1),
 	}
 }
@@ -128,6 +134,17 @@ func (q *outbound) add(o outgoing) {
 func (q *outbound) append(o outgoing) {
 	q.queue = append(q.queue, o)
 	q.bytes += o.size()
+	q.account.hold(o)
+}
+
+// end gives back what waits and takes nothing more.
+func (q *outbound) end() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, o := range q.queue {
+		q.account.release(o)
+	}
+	q.queue, q.bytes, q.closed = nil, 0, true
 }
 
 // finished reports whether finish was called.

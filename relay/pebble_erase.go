@@ -115,7 +115,8 @@ func (tx pebbleTx) erase(rec *Record, now int64) error {
 }
 
 // vanish removes what the request takes along, in the transaction of the
-// request, and remembers it for good (NIP-62).
+// request, and remembers it for good (NIP-62): all that the key published by one
+// mark, the wraps for it one by one.
 func (tx pebbleTx) vanish(request *nostr.Event) error {
 	var gone []*Record // first read, then removed: an iterator does not see later writes
 	err := involving(context.Background(), tx, request.PubKey, func(rec *Record) (bool, error) {
@@ -128,7 +129,12 @@ func (tx pebbleTx) vanish(request *nostr.Event) error {
 		return err
 	}
 	for _, rec := range gone {
-		if err := tx.erase(rec, int64(request.CreatedAt)); err != nil {
+		if rec.Event.PubKey == request.PubKey {
+			err = tx.takeOut(rec)
+		} else {
+			err = tx.erase(rec, int64(request.CreatedAt))
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -266,18 +266,16 @@ func (s *postgresState) applyDeletion(del *nostr.Event) {
 	}
 }
 
-// vanish removes what the request takes along, as an erase does, and remembers
-// the request for good (NIP-62).
+// vanish removes what the request takes along and remembers it for good
+// (NIP-62): all that the key published by one mark, the wraps for it one by one.
 func (s *postgresState) vanish(request *nostr.Event) {
 	for _, ev := range s.events {
 		if !vanishes(request, ev.pubkey, ev.recipient, ev.at) {
 			continue
 		}
-		stone := ev.address
-		if stone == "" {
-			stone = tombstoneOfID(ev.id, ev.pubkey)
+		if ev.pubkey != request.PubKey {
+			s.bury(tombstoneOfID(ev.id, ev.pubkey), request.CreatedAt)
 		}
-		s.bury(stone, request.CreatedAt)
 		s.remove(ev)
 	}
 	s.bury(string(unhex(request.PubKey)), request.CreatedAt)

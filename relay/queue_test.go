@@ -11,7 +11,7 @@ import (
 )
 
 func TestQueueIsBoundedByNumberAndBytes(t *testing.T) {
-	q := newOutbound(4, 100)
+	q := newOutbound(4, 100, &account{all: &memory{}})
 	for i := range 4 {
 		if !q.push(outgoing{head: make([]byte, 10)}) {
 			t.Errorf("message %d of 4 was refused", i+1)
@@ -20,8 +20,8 @@ func TestQueueIsBoundedByNumberAndBytes(t *testing.T) {
 	if q.push(outgoing{head: []byte("x")}) {
 		t.Error("a fifth message was taken")
 	}
-	q = newOutbound(100, 100)
-	if !q.push(outgoing{head: make([]byte, 10), event: make([]byte, 500)}) {
+	q = newOutbound(100, 100, &account{all: &memory{}})
+	if !q.push(outgoing{head: make([]byte, 10), rec: &Record{JSON: make([]byte, 500)}}) {
 		t.Error("one message over the limit was refused by an empty queue")
 	}
 	if q.push(outgoing{head: []byte("x")}) {
@@ -31,7 +31,7 @@ func TestQueueIsBoundedByNumberAndBytes(t *testing.T) {
 
 func TestWaitingPushLeavesHalfOfTheQueueFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newOutbound(4, 1000)
+		q := newOutbound(4, 1000, &account{all: &memory{}})
 		for range 2 {
 			if err := q.pushWait(t.Context(), outgoing{head: []byte("stored")}); err != nil {
 				t.Fatal(err)
@@ -56,7 +56,7 @@ func TestWaitingPushLeavesHalfOfTheQueueFree(t *testing.T) {
 }
 
 func TestFinishedQueueSendsWhatItHasAndTheCloseLast(t *testing.T) {
-	q := newOutbound(10, 1000)
+	q := newOutbound(10, 1000, &account{all: &memory{}})
 	q.push(outgoing{head: []byte("one")})
 	q.finish(websocket.StatusGoingAway, "bye")
 	q.finish(websocket.StatusInternalError, "again")
@@ -139,5 +139,31 @@ func TestAddressesAreCountedByNetwork(t *testing.T) {
 	}
 	if network(netip.Addr{}).IsValid() {
 		t.Error("no address became one")
+	}
+}
+
+func TestAnEventThatManyWaitForIsHeldOnce(t *testing.T) {
+	all, rec := &memory{}, &Record{JSON: make([]byte, 1000)}
+	var queues []*outbound
+	for range 3 {
+		q := newOutbound(10, 1<<20, &account{all: all})
+		q.push(outgoing{head: make([]byte, 100), rec: rec})
+		queues = append(queues, q)
+		if own := q.account.own.Load(); own != 100+messageBytes+1000 {
+			t.Errorf("a connection holds %d bytes", own)
+		}
+	}
+	if n := all.held.Load(); n != 3*(100+messageBytes)+1000 {
+		t.Errorf("all hold %d bytes", n)
+	}
+	for _, q := range queues {
+		q.end()
+		q.push(outgoing{rec: rec}) // after the end nothing waits
+		if own := q.account.own.Load(); own != 0 {
+			t.Errorf("a connection that ended holds %d bytes", own)
+		}
+	}
+	if n := all.held.Load(); n != 0 {
+		t.Errorf("%d bytes are left", n)
 	}
 }

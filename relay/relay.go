@@ -24,6 +24,7 @@ type Relay struct {
 	store         *cardStore
 	frame         *khatru.Relay
 	metrics       *metrics
+	memory        *memory // of the connections
 	committer     *committer
 	verifier      *verifier
 	subscriptions *index
@@ -66,7 +67,7 @@ func New(o Options) (*Relay, error) {
 	}
 	m := newMetrics(o.Registerer)
 	r := &Relay{
-		opts: o, log: o.Logger, metrics: m,
+		opts: o, log: o.Logger, metrics: m, memory: newMemory(o.Registerer),
 		store:         holdCards(context.Background(), store, o.Limits.CardBytes, o.Now(), o.Logger, m),
 		subscriptions: newIndex(), addresses: newAddressTable(o.Limits), authors: &keyTable{limits: o.Limits},
 		tokens: httpauth.NewVerifier(o.Now), sessions: map[*session]struct{}{},
@@ -151,6 +152,7 @@ const (
 	refusedAddress  = "address"
 	refusedStopping = "stopping"
 	refusedBlocked  = "blocked"
+	refusedMemory   = "memory"
 )
 
 // admit counts a new connection in before its upgrade, or returns the reason
@@ -169,6 +171,10 @@ func (r *Relay) admit(address netip.Addr) (reason string) {
 	case !r.addresses.open(address):
 		return refusedAddress
 	}
+	if !r.memory.take(connectionBytes, r.limits().ConnectionBytes, shortConnection) {
+		r.addresses.close(address)
+		return refusedMemory
+	}
 	r.admitted++
 	r.running.Add(1)
 	r.metrics.connections.Inc()
@@ -178,6 +184,7 @@ func (r *Relay) admit(address netip.Addr) (reason string) {
 // leave undoes admit.
 func (r *Relay) leave(address netip.Addr) {
 	r.addresses.close(address)
+	r.memory.held.Add(-connectionBytes)
 	r.metrics.connections.Dec()
 	r.mu.Lock()
 	r.admitted--

@@ -49,8 +49,10 @@ func (s *session) request(m message) {
 		return
 	}
 	var filters []nostr.Filter
+	found := 0 // bytes of the ids that may be sent
 	for _, sc := range scopes {
 		filters = append(filters, sc.parts...)
+		found += foundBytes * sc.limit
 	}
 	sub := newSubscription(m.id, filters, s.readers(scopes), s.deliver)
 	sub.weight = weight(filters)
@@ -58,6 +60,11 @@ func (s *session) request(m message) {
 		s.refuseRequest(m.id, requestRestricted, "restricted: the open filters of this connection hold too many values")
 		return
 	}
+	if !s.take(sub.weight+found, shortRequest) {
+		s.refuseRequest(m.id, requestRateLimited, shortOfMemory)
+		return
+	}
+	defer s.account.add(-found)
 	s.weight += sub.weight
 	s.subscriptions[m.id] = sub
 	s.relay.metrics.subscriptions.Inc()
@@ -180,9 +187,10 @@ func (s *session) sendRecords(ctx context.Context, sub *subscription, records it
 		if !visible(rec, sub.keys) || !sub.sent(rec.Event.ID) {
 			continue
 		}
-		if err := s.out.gather(ctx, outgoing{head: sub.head, event: rec.JSON}); err != nil {
+		if err := s.out.gather(ctx, outgoing{head: sub.head, rec: rec}); err != nil {
 			return err
 		}
+		s.relay.relieve(0)
 	}
 	return nil
 }
@@ -210,9 +218,10 @@ func (s *session) goLive(ctx context.Context, sub *subscription) error {
 		}
 		for _, rec := range records {
 			s.relay.metrics.deliveries.Inc()
-			if err := s.out.pushWait(ctx, outgoing{head: sub.head, event: rec.JSON}); err != nil {
+			if err := s.out.pushWait(ctx, outgoing{head: sub.head, rec: rec}); err != nil {
 				return err
 			}
+			s.relay.relieve(0)
 		}
 	}
 }

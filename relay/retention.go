@@ -23,7 +23,7 @@ func Retention() []retained.Table {
 			Lifetime: "as long as one is stored", Person: "recipient = decode($1, 'hex')",
 		},
 		{
-			Name: "relay_tombstones", Holds: "ids and addresses, both with the author's key, of what was deleted and must not come back; keys that asked to vanish",
+			Name: "relay_tombstones", Holds: "ids and addresses, both with the author's key, of what was deleted and must not come back; keys that asked to vanish, and ids of the sealed messages for them",
 			Lifetime: "as long as the deletion request; after an erase or a request to vanish for good",
 		},
 		{

@@ -90,6 +90,9 @@ func (r *Relay) serveWebSocket(w http.ResponseWriter, req *http.Request) {
 	address := r.opts.ClientIP(req)
 	if reason := r.admit(address); reason != "" {
 		r.metrics.refused.WithLabelValues(reason).Inc()
+		if reason == refusedMemory {
+			r.relieve(connectionBytes)
+		}
 		w.Header().Set("Retry-After", "10")
 		httpserver.Problem(w, req, http.StatusServiceUnavailable, "too_many_connections", "No more connections are taken now.")
 		return

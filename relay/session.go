@@ -5,12 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
-	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/coder/websocket"
 	"golang.org/x/time/rate"
@@ -19,8 +18,6 @@ import (
 )
 
 const (
-	pingInterval = 30 * time.Second
-	pingTimeout  = 60 * time.Second
 	// Messages refused for their form, per second and at once; beyond it the
 	// connection is closed.
 	strikeRate, strikeBurst = 5, 100
@@ -40,6 +37,7 @@ type session struct {
 	challenge string
 	ctx       context.Context
 	cancel    context.CancelFunc
+	account   *account
 	out       *outbound
 	pending   *pending
 	checks    chan struct{}   // a token for each EVENT that is being checked
@@ -55,14 +53,17 @@ type session struct {
 	weight        int // of subscriptions
 
 	reconciliations map[string]*reconciliation
+
+	shed bool // cut off by relieve; guarded by the relay
 }
 
 func (r *Relay) newSession(conn *websocket.Conn, address netip.Addr) *session {
 	l := r.limits()
 	ctx, cancel := context.WithCancel(r.base)
+	own := &account{all: r.memory}
 	return &session{
 		relay: r, conn: conn, address: address, challenge: newChallenge(), ctx: ctx, cancel: cancel,
-		out:     newOutbound(l.OutboundMessages, l.OutboundBytes),
+		account: own, out: newOutbound(l.OutboundMessages, l.OutboundBytes, own),
 		pending: newPending(l.PendingEvents),
 		checks:  make(chan struct{}, min(max(2, runtime.GOMAXPROCS(0)), maxChecks)),
 		own: budget{
@@ -93,6 +94,7 @@ func (s *session) run() {
 		s.endReconciliation(id)
 	}
 	<-written
+	s.out.end()
 	s.cancel()
 }
 
@@ -101,7 +103,7 @@ func (s *session) read() {
 	s.conn.SetReadLimit(int64(s.relay.limits().FrameBytes))
 	var buf bytes.Buffer
 	for {
-		kind, err := s.next(&buf)
+		kind, taken, err := s.next(&buf)
 		if err != nil {
 			if errors.Is(err, websocket.ErrMessageTooBig) {
 				s.relay.metrics.messages.WithLabelValues("malformed").Inc()
@@ -112,6 +114,8 @@ func (s *session) read() {
 		switch {
 		case s.out.finished():
 			// Read on only to see the peer's side of the close.
+		case taken < 0:
+			s.out.finish(websocket.StatusTryAgainLater, shortOfMemory)
 		case kind != websocket.MessageText:
 			s.relay.metrics.messages.WithLabelValues("malformed").Inc()
 			s.out.finish(websocket.StatusUnsupportedData, "text messages only")
@@ -121,22 +125,35 @@ func (s *session) read() {
 		if buf.Cap() > mostRead {
 			buf = bytes.Buffer{}
 		}
+		s.account.add(-max(0, taken))
 	}
 }
 
 // mostRead is the size of a buffer that a connection keeps between messages.
 const mostRead = 8 << 10
 
-// next reads one message into buf. The end of the session closes the wire, so no
-// context is watched for each.
-func (s *session) next(buf *bytes.Buffer) (websocket.MessageType, error) {
+// next reads one message into buf and counts what it takes in memory; a message
+// for which there is none is passed over, and taken is negative. The end of the
+// session closes the wire, so no context is watched for each.
+func (s *session) next(buf *bytes.Buffer) (kind websocket.MessageType, taken int, err error) {
 	kind, r, err := s.conn.Reader(context.Background())
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	buf.Reset()
-	_, err = buf.ReadFrom(r)
-	return kind, err
+	n, err := buf.ReadFrom(io.LimitReader(r, mostRead))
+	if err != nil || n < mostRead {
+		return kind, 0, err
+	}
+	taken = 2 * s.relay.limits().FrameBytes // a buffer doubles as it grows
+	if !s.take(taken, shortMessage) {
+		_, err = io.Copy(io.Discard, r)
+		return kind, -1, err
+	}
+	if _, err = buf.ReadFrom(r); err != nil {
+		s.account.add(-taken)
+	}
+	return kind, taken, err
 }
 
 // contain is the edge at which a panic ends: the connection is closed, the
@@ -211,13 +228,19 @@ func (s *session) event(data []byte) {
 	if s.pending.add(s.ctx) != nil {
 		return
 	}
-	select {
-	case s.checks <- struct{}{}:
-	case <-s.ctx.Done():
+	size := 2 * len(data) // as JSON and read
+	if !s.take(size, shortEvent) {
+		s.answer(ev.ID, refusal(shortOfMemory))
 		s.pending.done()
 		return
 	}
-	sub := &submission{rec: rec, session: s, before: s.turn, after: make(chan struct{})}
+	sub := &submission{rec: rec, size: size, session: s, before: s.turn, after: make(chan struct{})}
+	select {
+	case s.checks <- struct{}{}:
+	case <-s.ctx.Done():
+		s.settle(sub)
+		return
+	}
 	s.turn = sub.after
 	s.checking.Go(func() { s.check(sub) })
 }
@@ -236,6 +259,12 @@ func (s *session) check(sub *submission) {
 		s.strike()
 	}
 	s.answer(sub.rec.Event.ID, a)
+	s.settle(sub)
+}
+
+// settle ends the wait for an event. The committer calls it too.
+func (s *session) settle(sub *submission) {
+	s.account.add(-sub.size)
 	s.pending.done()
 }
 
@@ -259,7 +288,7 @@ func (s *session) send(head []byte) { s.push(outgoing{head: head}) }
 // deliver queues a live event for the subscription.
 func (s *session) deliver(sub *subscription, rec *Record) {
 	s.relay.metrics.deliveries.Inc()
-	s.push(outgoing{head: sub.head, event: rec.JSON})
+	s.push(outgoing{head: sub.head, rec: rec})
 }
 
 func (s *session) push(o outgoing) {
@@ -267,6 +296,7 @@ func (s *session) push(o outgoing) {
 		s.relay.metrics.slowConsumers.Inc()
 		s.cancel()
 	}
+	s.relay.relieve(0)
 }
 
 // refuseFrame answers a message without a usable id.
@@ -304,6 +334,7 @@ func (s *session) drop(sub *subscription) {
 	sub.close()
 	delete(s.subscriptions, sub.id)
 	s.weight -= sub.weight
+	s.account.add(-sub.weight)
 	s.relay.metrics.subscriptions.Dec()
 }
 
@@ -316,74 +347,4 @@ func (s *session) drain(ctx context.Context) {
 		return
 	}
 	s.out.finish(websocket.StatusGoingAway, "the relay is shutting down")
-}
-
-// write sends what is queued until the connection ends, what waits together in
-// one piece. Each piece has WriteTimeout to get out.
-func (s *session) write() {
-	defer s.cancel()
-	defer s.conn.CloseNow()
-	pings := time.NewTicker(pingInterval)
-	defer pings.Stop()
-	var batch []outgoing
-	for {
-		var err error
-		batch, err = s.out.pop(s.ctx, pings.C, batch[:0])
-		switch {
-		case errors.Is(err, errTick):
-			s.ping()
-			continue
-		case err != nil:
-			return
-		}
-		if !s.flush(batch) {
-			return
-		}
-		if clear(batch); cap(batch) > keepMessages {
-			batch = nil
-		}
-	}
-}
-
-// flush sends the batch and reports whether the connection goes on.
-func (s *session) flush(batch []outgoing) bool {
-	s.wire.hold()
-	var end *websocket.CloseError
-	buf := gathered.Get().(*[]byte)
-	for _, o := range batch {
-		if end = o.close; end != nil {
-			break
-		}
-		*buf = o.appendTo((*buf)[:0])
-		if s.conn.Write(context.Background(), websocket.MessageText, *buf) != nil { // the wire has the clock
-			break
-		}
-	}
-	keep(buf)
-	if err := s.wire.release(); err != nil {
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			s.relay.metrics.slowConsumers.Inc()
-		}
-		return false
-	}
-	if end != nil {
-		s.conn.Close(end.Code, end.Reason)
-	}
-	return end == nil
-}
-
-// ping asks the peer whether it is there and ends the connection when it does
-// not answer. Only one ping is under way at a time.
-func (s *session) ping() {
-	if !s.pinging.CompareAndSwap(false, true) {
-		return
-	}
-	go func() {
-		defer s.pinging.Store(false)
-		ctx, cancel := context.WithTimeout(s.ctx, pingTimeout)
-		defer cancel()
-		if s.conn.Ping(ctx) != nil {
-			s.cancel()
-		}
-	}()
 }

@@ -117,6 +117,21 @@ func TestEachEventArrivesOnceAcrossTheSeam(t *testing.T) {
 // subscribing.
 func stalled(t *testing.T, s *relaytest.Server) *websocket.Conn {
 	t.Helper()
+	conn := unread(t, s)
+	subscribeSlow(t, conn)
+	return conn
+}
+
+func subscribeSlow(t *testing.T, conn *websocket.Conn) {
+	t.Helper()
+	if err := conn.Write(t.Context(), websocket.MessageText, []byte(`["REQ","slow",{"kinds":[0]}]`)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// unread is a connection that nobody reads.
+func unread(t *testing.T, s *relaytest.Server) *websocket.Conn {
+	t.Helper()
 	transport := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 		if err == nil {
@@ -129,9 +144,6 @@ func stalled(t *testing.T, s *relaytest.Server) *websocket.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.CloseNow() })
-	if err := conn.Write(t.Context(), websocket.MessageText, []byte(`["REQ","slow",{"kinds":[0]}]`)); err != nil {
-		t.Fatal(err)
-	}
 	return conn
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"sync/atomic"
 	"time"
 
 	"github.com/nbd-wtf/go-nostr"
@@ -32,6 +33,8 @@ type Record struct {
 	// Recipient is the public key whose quota the event counts against, or
 	// empty.
 	Recipient string
+
+	waiting atomic.Int32 // queues that hold it (account)
 }
 
 // expired reports whether the record is no longer served at now.

@@ -75,13 +75,13 @@ func leftovers(t *testing.T, s Store) (n int) {
 	return n
 }
 
-// tombstones counts what the store remembers of deletion requests.
+// tombstones counts what the store remembers of requests to delete and to vanish.
 func tombstones(t *testing.T, s Store) (n int) {
 	t.Helper()
 	switch s := s.(type) {
 	case *pebbleStore:
 		keys := s.keys(t)
-		n = keys[tableDeletedAt] + keys[tableDeletedID]
+		n = keys[tableDeletedAt] + keys[tableDeletedID] + keys[tableVanished]
 	case *postgresStore:
 		if err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM relay_tombstones`).Scan(&n); err != nil {
 			t.Fatal(err)

@@ -26,8 +26,12 @@ func checkVanish(ev *nostr.Event, origin string) string {
 	return "invalid: a request to vanish has a relay tag with this relay or " + everyRelay
 }
 
-// vanishes reports whether the request of a key, made at a time, takes an event
-// along: what the key published until then, and the wraps for it.
+// vanishes reports whether the request of a key, made at a time, takes a stored
+// event along: what the key published until then, and the wraps for it.
+//
+// The time of a wrap says little, since senders set it back by up to two days
+// (NIP-59). So a wrap that comes after the request is taken whatever its time,
+// unless it is one that the request removed.
 func vanishes(request *nostr.Event, pubkey, recipient string, at nostr.Timestamp) bool {
 	return at <= request.CreatedAt && (pubkey == request.PubKey || recipient == request.PubKey)
 }

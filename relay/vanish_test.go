@@ -229,3 +229,57 @@ func TestRulingsAreKeptInTheirPlaceAndToldByVersion(t *testing.T) {
 		}
 	})
 }
+
+func TestVanishLeavesOneMarkAndOneOfEachWrap(t *testing.T) {
+	eachStore(t, func(t *testing.T, open func(testing.TB) Store) {
+		s, key := open(t), worldAuthors[2]
+		var records []*Record
+		for i := range 30 {
+			ev := &nostr.Event{ID: fmt.Sprintf("%064x", i+1), PubKey: key, CreatedAt: 10, Kind: kindCard, Tags: nostr.Tags{{"d", fmt.Sprint(i)}}, Sig: fmt.Sprintf("%0128x", 0)}
+			rec := &Record{Event: ev, Expires: 5000}
+			switch i % 3 {
+			case 0:
+				ev.Kind, ev.Tags = kindDeletion, nil
+			case 1:
+				ev.Kind, ev.PubKey, ev.Tags, rec.Recipient = kindWrap, fmt.Sprintf("%064x", 1<<50+i), nostr.Tags{{"p", key}}, key
+			}
+			rec.JSON = appendEvent(nil, ev)
+			records = append(records, rec)
+		}
+		commit(t, s, records...)
+		commit(t, s, vanishing(1, key, 20))
+		if n := tombstones(t, s); n != 1+10 {
+			t.Errorf("%d marks are kept of 30 events, 10 of them wraps, want 11", n)
+		}
+		for i, got := range commit(t, s, records...) {
+			if got != Deleted {
+				t.Errorf("event %d came back: %v", i, got)
+			}
+		}
+	})
+}
+
+func TestWrapsThatComeAfterARequestToVanishAreTakenWhateverTheirTime(t *testing.T) {
+	eachStore(t, func(t *testing.T, open func(testing.TB) Store) {
+		s, key := open(t), worldAuthors[3]
+		wrapAt := func(n int, at nostr.Timestamp) *Record {
+			ev := &nostr.Event{ID: fmt.Sprintf("%064x", n), PubKey: fmt.Sprintf("%064x", 1<<50+n), CreatedAt: at, Kind: kindWrap, Tags: nostr.Tags{{"p", key}}, Sig: fmt.Sprintf("%0128x", 0)}
+			return &Record{Event: ev, JSON: appendEvent(nil, ev), Expires: 9e6, Recipient: key}
+		}
+		const request = 1e6
+		before, later := wrapAt(1, request-100), wrapAt(2, request+100)
+		if got := commit(t, s, before, later, vanishing(1, key, request)); !slices.Equal(got, []Outcome{Stored, Stored, Stored}) {
+			t.Fatal(got)
+		}
+		backdated := wrapAt(3, request-48*3600)
+		if got := commit(t, s, backdated, before); !slices.Equal(got, []Outcome{Stored, Deleted}) {
+			t.Errorf("a wrap set back two days, and one that was removed: %v", got)
+		}
+		// The same request again takes nothing along.
+		commit(t, s, vanishing(1, key, request), vanishing(2, key, request-1))
+		left := stored(t, s)
+		if left[later.Event.ID] == nil || left[backdated.Event.ID] == nil || left[before.Event.ID] != nil {
+			t.Errorf("%d events are left", len(left))
+		}
+	})
+}

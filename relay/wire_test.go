@@ -62,7 +62,7 @@ func TestWireGivesAPeerThatDoesNotReadItsTimeout(t *testing.T) {
 }
 
 func TestQueueGivesManySmallMessagesAtOnceAndFewLargeOnes(t *testing.T) {
-	q := newOutbound(2*popMessages, 100*popBytes)
+	q := newOutbound(2*popMessages, 100*popBytes, &account{all: &memory{}})
 	for range popMessages + 3 {
 		q.push(outgoing{head: []byte("small")})
 	}
@@ -81,7 +81,7 @@ func TestQueueGivesManySmallMessagesAtOnceAndFewLargeOnes(t *testing.T) {
 }
 
 func TestGatheredMessagesWaitForTheLast(t *testing.T) {
-	q := newOutbound(10, 100*popBytes)
+	q := newOutbound(10, 100*popBytes, &account{all: &memory{}})
 	gather := func(n int) {
 		if err := q.gather(t.Context(), outgoing{head: make([]byte, n)}); err != nil {
 			t.Fatal(err)

@@ -58,7 +58,6 @@ var brokenParts = map[string][]string{
 		"nip59.wrap-is-hidden-from-strangers",
 		"nip59.recipient-finds-own-wraps-only",
 		"nip59.live-wrap-reaches-nobody-else",
-		"nip42.several-keys",
 		"nip45.wraps-are-not-counted-for-others",
 		"nip45.recipient-counts-own-wraps",
 		"nip77.wraps-are-hidden",

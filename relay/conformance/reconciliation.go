@@ -101,10 +101,11 @@ var reconciliationChecks = []Check{
 	}),
 	conditional("nip77.sixty-events-reconcile", 77, "sixty events, of which five differ on each side, reconcile", func(t *trial) {
 		c := t.dial()
-		c.accept(t.profile(t.key(), nostr.Now()-200))
+		now := nostr.Now()
+		c.accept(t.profile(t.key(), now-200))
 		var all []nostr.Event
 		for i := range 60 {
-			ev := t.profile(t.key(), nostr.Now()-nostr.Timestamp(i/2))
+			ev := t.profile(t.key(), now-nostr.Timestamp(i/2))
 			all = append(all, ev)
 			if i >= 5 {
 				c.accept(ev)

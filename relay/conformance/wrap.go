@@ -103,7 +103,8 @@ var wrapChecks = []Check{
 		if b.among(events) {
 			t.failf("another one's wrap came")
 		}
-		t.expect("without a recipient", c.stored(filter{"kinds": []int{kindWrap}}), a.wrap.ID)
+		noRecipient := filter{"kinds": []int{kindWrap}, "authors": []string{a.wrap.PubKey, b.wrap.PubKey}}
+		t.expect("without a recipient", c.stored(noRecipient), a.wrap.ID)
 	}),
 	needing(42, "nip59.live-wrap-reaches-its-recipient", 59, "a wrap reaches the recipient's open subscription", func(t *trial) {
 		c, k := t.dial(), t.key()
