@@ -177,7 +177,7 @@ func beyondSafe(text string) bool {
 		if err != nil { // beyond any length of digits
 			return !strings.HasPrefix(exponent, "-")
 		}
-		if power > MaxJWS || power < -MaxJWS {
+		if power > MaxJWS || power < -MaxJWS { // no length of digits makes up for it
 			return power > 0
 		}
 		point += power

@@ -88,7 +88,7 @@ func TestGate_names_the_cause_of_each_refusal(t *testing.T) {
 
 func TestGate_admits_what_every_reader_reads_alike(t *testing.T) {
 	text := ` { "max" : 9007199254740991 , "min":-9007199254740991, "exponent":1e3, "padded":1e0000000003,
-		"tiny":1e-999999, "point":9007199254740990.5, "zero":-0.0e99999, "shift":90071992547409910e-1,
+		"tiny":1e-999999, "tinier":1e-999999999999999999999999, "edge":0.001e-9223372036854775808, "point":9007199254740990.5, "zero":-0.0e99999, "shift":90071992547409910e-1,
 		"pair":"\uD83D\uDE00", "escapes":"\"\\\/\b\f\n\r\t\u00e9", "raw":"é😀", "text":"9007199254740993",
 		"empty":[ ], "none":{ }, "words":[true,false,null] } `
 	got, sizes, err := readObject([]byte(text))
