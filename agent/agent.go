@@ -121,10 +121,13 @@ func (a *Agent) open(ctx context.Context) (err error) {
 	if err := Migrate(ctx, a.db); err != nil {
 		return fmt.Errorf("preparing the database: %w", err)
 	}
+	if err := a.endErasure(ctx); err != nil {
+		a.log.ErrorContext(ctx, "an erasure that was cut off is not completed", "err", err)
+	}
 	if err := a.relink(ctx); err != nil {
 		return err
 	}
-	return a.forgetCards(ctx)
+	return errors.Join(a.forgetCards(ctx), a.forgetKeys(ctx))
 }
 
 // Close stops what works in the background and gives the home back.

@@ -53,18 +53,9 @@ func (c *Client) Close() error {
 // Call runs one operation on the daemon. response is a pointer or nil. Failures
 // of the operation are *Error.
 func (c *Client) Call(ctx context.Context, operation string, request, response any) error {
-	body, err := json.Marshal(request)
+	answer, err := c.post(ctx, operation, request)
 	if err != nil {
-		return fmt.Errorf("encoding the request: %w", err)
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://agent/v1/"+operation, bytes.NewReader(body))
-	if err != nil {
-		return fmt.Errorf("building the request: %w", err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	answer, err := c.http.Do(r)
-	if err != nil {
-		return unavailable("speaking to the daemon: %w", err)
+		return err
 	}
 	defer answer.Body.Close()
 	data, err := io.ReadAll(answer.Body)
@@ -78,6 +69,50 @@ func (c *Client) Call(ctx context.Context, operation string, request, response a
 		return nil
 	}
 	return json.Unmarshal(data, response)
+}
+
+// post sends the request of one operation.
+func (c *Client) post(ctx context.Context, operation string, request any) (*http.Response, error) {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the request: %w", err)
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://agent/v1/"+operation, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("building the request: %w", err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	answer, err := c.http.Do(r)
+	if err != nil {
+		return nil, unavailable("speaking to the daemon: %w", err)
+	}
+	return answer, nil
+}
+
+// Stream runs an operation that answers line by line, and hands each line,
+// without its end, to emit, which must not keep it.
+func (c *Client) Stream(ctx context.Context, operation string, request any, emit func(line []byte) error) error {
+	answer, err := c.post(ctx, operation, request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		data, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<16))
+		return readProblem(data, answer.StatusCode)
+	}
+	for lines := bufio.NewReader(answer.Body); ; {
+		line, err := lines.ReadBytes('\n')
+		switch {
+		case errors.Is(err, io.EOF) && len(line) == 0:
+			return nil
+		case err != nil:
+			return unavailable("reading the daemon's answer: %w", err)
+		}
+		if err := emit(bytes.TrimSuffix(line, []byte("\n"))); err != nil {
+			return err
+		}
+	}
 }
 
 func readProblem(data []byte, status int) error {

@@ -70,3 +70,26 @@ func Knows(t *testing.T, a *Agent, pubkey string) bool {
 	c, err := a.knownCard(t.Context(), pubkey)
 	return err == nil && c != nil
 }
+
+// Damage runs a statement on an agent's database.
+func Damage(t *testing.T, a *Agent, statement string) {
+	t.Helper()
+	if err := exec(t.Context(), a.db, statement); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// EraseUpToTheCommit does what ErasePerson had done when it was cut off right
+// after its commit.
+func EraseUpToTheCommit(t *testing.T, a *Agent, q EraseRequest) {
+	t.Helper()
+	pubkey, err := a.who(t.Context(), q.Who)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.writing.Lock()
+	defer a.writing.Unlock()
+	if err := a.eraseRows(t.Context(), q, &PersonErased{PubKey: pubkey}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -205,6 +205,8 @@ func TestAnInvitationThatDoesNotCheckIsRefused(t *testing.T) {
 	elsewhere.Venue = newKey(t).PublicKey()
 	changed := h.agreement(me)
 	changed.Title = "Another title"
+	endless := h.agreement(me)
+	endless.Deadline = canonical.At(time.Now().Add(message.MaxLifetime + time.Hour))
 	forged := signature
 	forged.Sig = strings.Repeat("0", 128)
 	for i, attempt := range []struct {
@@ -219,6 +221,7 @@ func TestAnInvitationThatDoesNotCheckIsRefused(t *testing.T) {
 		{"this key is not in the roster", "roster", h.bytes(other), h.sign(other, h.initiator)},
 		{"another venue is named", "venue", h.bytes(elsewhere), h.sign(elsewhere, h.initiator)},
 		{"the bytes are not canonical", "revision", strings.Replace(text, `":`, `": `, 1), signature},
+		{"the deadline lies further ahead than any venue allows", "revision", h.bytes(endless), h.sign(endless, h.initiator)},
 		{"it is no agreement", "revision", `{}`, signature},
 	} {
 		h.send(message.AgreementInvite{Revision: attempt.revision, Signature: attempt.signature})
@@ -348,7 +351,7 @@ func (h *hostile) closed() (*agreement.Room, []byte) {
 	if err != nil {
 		h.Fatal(err)
 	}
-	_, data, err := agreement.NewBundle(r, h.server.VenueKey, time.Now())
+	_, data, err := agreement.NewBundle(r, h.server.VenueKey, nil, time.Now())
 	if err != nil {
 		h.Fatal(err)
 	}

@@ -73,6 +73,9 @@ func (a *Agent) checkRevision(revision []byte, signature nostr.Event, venue stri
 	if agr.Profile != agreement.ProfileParley || agr.Venue != venue {
 		return r, refusedVenue, errors.New("the revision names another venue than the one that sent it")
 	}
+	if agr.Deadline.After(a.now().Add(message.MaxLifetime + message.MaxSkew)) {
+		return r, refusedRevision, errors.New("the deadline lies more than 30 days ahead")
+	}
 	me, ok := agr.ParticipantByKey(a.key.PublicKey())
 	if !ok {
 		return r, refusedRoster, errors.New("this key is not in the roster")

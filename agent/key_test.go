@@ -16,12 +16,16 @@ import (
 )
 
 // reopen closes an agent and opens its home anew.
-func reopen(t *testing.T, a *agent.Agent) *agent.Agent {
+func reopen(t *testing.T, a *agent.Agent, now ...func() time.Time) *agent.Agent {
 	t.Helper()
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := agent.New(t.Context(), agent.Options{Home: a.Home()})
+	opts := agent.Options{Home: a.Home()}
+	if len(now) > 0 {
+		opts.Now = now[0]
+	}
+	again, err := agent.New(t.Context(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}

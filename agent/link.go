@@ -210,17 +210,20 @@ func (a *Agent) sendTx(ctx context.Context, tx *sql.Tx, m *message.Message) erro
 }
 
 // delivery reads how far a sent message has come.
-func (a *Agent) delivery(ctx context.Context, m *message.Message) (*Delivery, error) {
+func (a *Agent) delivery(ctx context.Context, id string) (*Delivery, error) {
 	l, err := a.current()
 	if err != nil {
 		return nil, err
 	}
-	rows, err := l.engine.Outbox(ctx, carrier.OutboxFilter{Recipient: m.To, MessageID: m.ID})
-	if err != nil || len(rows) == 0 {
-		return nil, fmt.Errorf("reading the outbox: %w", errors.Join(err, carrier.ErrNotFound))
+	rows, err := l.engine.Outbox(ctx, carrier.OutboxFilter{MessageID: id})
+	if err != nil {
+		return nil, fmt.Errorf("reading the outbox: %w", err)
+	}
+	if len(rows) == 0 {
+		return nil, notFound("the message %s is not in the outbox any more", id)
 	}
 	row := rows[0]
-	d := &Delivery{ID: m.ID, To: m.To, State: string(row.State), Reason: row.Reason, Tried: len(row.Deliveries)}
+	d := &Delivery{ID: id, To: row.Recipient, State: string(row.State), Reason: row.Reason, Tried: len(row.Deliveries)}
 	if left := row.NextAt.Sub(a.now()); !row.NextAt.IsZero() && left > 0 {
 		d.NextSeconds = int(left.Seconds()) + 1
 	}

@@ -28,7 +28,7 @@ func OpenLocal(ctx context.Context, opts Options) (*Local, error) {
 // Call runs one operation. response is a pointer or nil.
 func (l *Local) Call(ctx context.Context, operation string, request, response any) error {
 	op, found := find(operation)
-	if !found {
+	if !found || op.call == nil {
 		return notFound("no operation %s", operation)
 	}
 	var body bytes.Buffer
@@ -50,6 +50,23 @@ func (l *Local) Call(ctx context.Context, operation string, request, response an
 		return fmt.Errorf("encoding the response: %w", err)
 	}
 	return json.Unmarshal(body.Bytes(), response)
+}
+
+// Stream runs an operation that answers line by line, and hands each line,
+// without its end, to emit, which must not keep it.
+func (l *Local) Stream(ctx context.Context, operation string, request any, emit func(line []byte) error) error {
+	op, found := find(operation)
+	if !found || op.stream == nil {
+		return notFound("no operation %s", operation)
+	}
+	var body bytes.Buffer
+	if err := encodeJSON(&body, request); err != nil {
+		return fmt.Errorf("encoding the request: %w", err)
+	}
+	if err := op.stream(ctx, l.agent, body.Bytes(), emit); err != nil {
+		return asError(err)
+	}
+	return nil
 }
 
 func (l *Local) sync(ctx context.Context) {

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -15,6 +16,17 @@ import (
 // not, is held against the document: what was accepted and what was answered.
 func init() {
 	for i, op := range operations {
+		if op.stream != nil {
+			operations[i].stream = func(ctx context.Context, a *Agent, body []byte, emit func([]byte) error) error {
+				if err := op.stream(ctx, a, body, func(line []byte) error {
+					return errors.Join(CheckAnswer("POST", "/v1/"+op.Name, 200, "application/x-ndjson", line), emit(line))
+				}); err != nil {
+					return err
+				}
+				return CheckRequest(op.Name, body)
+			}
+			continue
+		}
 		operations[i].call = func(ctx context.Context, a *Agent, body []byte) (any, error) {
 			answer, err := op.call(ctx, a, body)
 			if err != nil {

@@ -120,13 +120,17 @@ func (s *schemas) operation(op Operation) object {
 	request := s.ref(op.request)
 	required := s.all[componentOf(op.request)].(*jsonschema.Schema).Required
 	group, _, _ := strings.Cut(op.Name, ".")
+	media := "application/json"
+	if op.stream != nil {
+		media = "application/x-ndjson"
+	}
 	return object{
 		"operationId": op.Name, "summary": op.Summary, "tags": []string{group},
 		"requestBody": object{
 			"required": len(required) > 0, // an empty body means {}
 			"content":  object{"application/json": object{"schema": request}},
 		},
-		"responses": withFailures(answerOf("application/json", s.ref(op.answer)), failures...),
+		"responses": withFailures(answerOf(media, s.ref(op.answer)), failures...),
 	}
 }
 

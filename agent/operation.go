@@ -10,12 +10,15 @@ import (
 )
 
 // Operation is one row of the API: a name, what it does, and a method of Agent
-// that takes one struct and returns one.
+// that takes one struct and returns one, or a stream of them.
 type Operation struct {
 	Name    string // such as "message.send"
 	Summary string // one line for docs/agent.md
 	Online  bool   // speaks to servers; a one-shot process syncs before it
 	call    func(ctx context.Context, a *Agent, body []byte) (any, error)
+	// stream is set in place of call. What it emits is one line of JSON each,
+	// without a line end, which emit must not keep.
+	stream func(ctx context.Context, a *Agent, body []byte, emit func(line []byte) error) error
 
 	request, answer reflect.Type
 }
@@ -40,6 +43,21 @@ func online[Q, R any](name, summary string, method func(*Agent, context.Context,
 	return op
 }
 
+// streamed is an offline operation whose answer is too large for one document.
+func streamed[Q, R any](name, summary string, method func(*Agent, context.Context, Q, func([]byte) error) error) Operation {
+	stream := func(ctx context.Context, a *Agent, body []byte, emit func(line []byte) error) error {
+		var request Q
+		if err := canonical.Decode(body, &request); err != nil {
+			return invalid("reading the request: %w", err)
+		}
+		return method(a, ctx, request, emit)
+	}
+	return Operation{
+		Name: name, Summary: summary, stream: stream,
+		request: reflect.TypeFor[Q](), answer: reflect.TypeFor[R](),
+	}
+}
+
 var operations = []Operation{
 	offline("agent.status", "who this agent is and how it stands", (*Agent).Status),
 	offline("agent.refusals", "what was refused and why, newest first", (*Agent).Refusals),
@@ -55,7 +73,7 @@ var operations = []Operation{
 	online("contact.requests", "strangers who wrote", (*Agent).Requests),
 	online("contact.accept", "make a stranger a contact and process what it wrote", (*Agent).AcceptContact),
 	offline("contact.remove", "forget a contact", (*Agent).RemoveContact),
-	offline("person.export", "everything stored about a key, row by row", (*Agent).ExportPerson),
+	streamed[PersonRequest, PersonRow]("person.export", "everything stored about a key, one row on each line", (*Agent).ExportPerson),
 	offline("person.erase", "delete what is stored about a key; agreements only when asked", (*Agent).ErasePerson),
 	online("message.send", "send a text", (*Agent).SendText),
 	online("message.inbox", "texts that came", (*Agent).Inbox),

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/parleykit/parley/carrier"
 	"github.com/parleykit/parley/internal/database"
@@ -20,13 +21,6 @@ import (
 // PersonRequest names whose data is asked for.
 type PersonRequest struct {
 	Who string `json:"who"` // npub, hex key or petname
-}
-
-// PersonExport is everything the home stores about a key.
-type PersonExport struct {
-	PubKey string      `json:"pubkey"`
-	NPub   string      `json:"npub"`
-	Rows   []PersonRow `json:"rows"`
 }
 
 // PersonRow is one row of one table.
@@ -49,28 +43,21 @@ type PersonErased struct {
 	Kept    int              `json:"kept"`    // closed agreements with it that stay
 }
 
-// ExportPerson shows what is stored about a key, as of one moment. All of it is
-// in memory at once.
-func (a *Agent) ExportPerson(ctx context.Context, q PersonRequest) (*PersonExport, error) {
+// ExportPerson gives emit what is stored about a key, as of one moment, each row
+// as the JSON of a PersonRow. One row at a time is in memory; emit must not keep
+// it.
+func (a *Agent) ExportPerson(ctx context.Context, q PersonRequest, emit func(line []byte) error) error {
 	pubkey, err := a.who(ctx, q.Who)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	export := &PersonExport{PubKey: pubkey, NPub: npub(pubkey), Rows: []PersonRow{}}
 	err = a.db.View(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		return retention.Export(ctx, tx, append(Retention(), carrier.Retention()...), pubkey, func(line []byte) error {
-			var row PersonRow
-			if err := json.Unmarshal(line, &row); err != nil {
-				return err
-			}
-			export.Rows = append(export.Rows, row)
-			return nil
-		})
+		return retention.Export(ctx, tx, slices.Concat(Retention(), []retention.Table{keysOfRequests}, carrier.Retention()), pubkey, emit)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("exporting: %w", err)
+		return fmt.Errorf("exporting: %w", err)
 	}
-	return export, nil
+	return nil
 }
 
 // ErasePerson deletes what is stored about a key and makes the bytes disappear
@@ -87,34 +74,95 @@ func (a *Agent) ErasePerson(ctx context.Context, q EraseRequest) (*PersonErased,
 	a.writing.Lock() // no file of an agreement comes back meanwhile
 	defer a.writing.Unlock()
 	erased := &PersonErased{PubKey: pubkey, NPub: npub(pubkey)}
-	closed, err := a.closedWith(ctx, pubkey)
-	if err != nil {
-		return nil, err
-	}
-	if !q.Agreements {
-		erased.Kept, closed = len(closed), nil
-	}
-	if err := a.removeFolders(closed); err != nil {
-		return nil, fmt.Errorf("removing the files of an agreement: %w", err)
-	}
-	err = a.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-		if _, err := a.closedRooms(ctx, tx, pubkey); err != nil {
-			return err // one was opened just now
-		}
-		erased.Removed, err = erase(ctx, tx, pubkey, closed)
-		return err
-	})
-	if err != nil {
+	if err := a.eraseRows(ctx, q, erased); err != nil {
 		return nil, fmt.Errorf("erasing: %w", err)
 	}
-	if err := a.forgetSuccessor(ctx, pubkey); err != nil {
-		return nil, fmt.Errorf("erasing a note: %w", err)
+	if _, err := a.eraseFiles(ctx); err != nil {
+		return nil, err
 	}
-	err = database.Compact(ctx, filepath.Join(a.home, databaseName))
+	return erased, a.compact(ctx)
+}
+
+// eraseRows is the erase in the database: all of it or nothing. The files of
+// the agreements that it takes are noted and go after the commit.
+func (a *Agent) eraseRows(ctx context.Context, q EraseRequest, erased *PersonErased) error {
+	return a.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		closed, err := a.closedRooms(ctx, tx, erased.PubKey)
+		if err != nil {
+			return err
+		}
+		if !q.Agreements {
+			erased.Kept, closed = len(closed), nil
+		}
+		for _, id := range closed {
+			if _, err := tx.ExecContext(ctx, `INSERT INTO agent_erasing (agreement_id) VALUES ($1) ON CONFLICT (agreement_id) DO NOTHING`, id); err != nil {
+				return err
+			}
+		}
+		if erased.Removed, err = erase(ctx, tx, erased.PubKey, closed); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `UPDATE carrier_contacts SET note = '' WHERE note = $1`, movedTo(erased.PubKey))
+		return err
+	})
+}
+
+// eraseFiles removes the folders of erased agreements and forgets which they
+// were; some reports whether there were any. The caller holds writing.
+func (a *Agent) eraseFiles(ctx context.Context) (some bool, err error) {
+	ids, err := a.erasing(ctx)
+	if err != nil || len(ids) == 0 {
+		return false, err
+	}
+	if err := a.removeFolders(ids); err != nil {
+		return true, fmt.Errorf("removing the files of an agreement: %w", err)
+	}
+	if err := exec(ctx, a.db, `DELETE FROM agent_erasing`); err != nil {
+		return true, fmt.Errorf("noting that files are gone: %w", err)
+	}
+	return true, nil
+}
+
+// erasing lists the erased agreements whose files may still be there.
+func (a *Agent) erasing(ctx context.Context) (ids []string, err error) {
+	err = a.db.View(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		rows, err := tx.QueryContext(ctx, `SELECT agreement_id FROM agent_erasing`)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var id string
+			if err := rows.Scan(&id); err != nil {
+				return err
+			}
+			ids = append(ids, id)
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading erased agreements: %w", err)
+	}
+	return ids, nil
+}
+
+// endErasure completes an erase that was cut off after its commit.
+func (a *Agent) endErasure(ctx context.Context) error {
+	a.writing.Lock()
+	defer a.writing.Unlock()
+	if some, err := a.eraseFiles(ctx); err != nil || !some {
+		return err
+	}
+	return a.compact(ctx)
+}
+
+// compact makes the bytes of deleted rows disappear from the database's files.
+func (a *Agent) compact(ctx context.Context) error {
+	err := database.Compact(ctx, filepath.Join(a.home, databaseName))
 	if errors.Is(err, database.ErrBusy) {
-		return nil, unavailable("the deleted bytes are still in the write-ahead log: others are reading").hint("erase again")
+		return unavailable("the deleted bytes are still in the write-ahead log: others are reading").hint("erase again")
 	}
-	return erased, err
+	return err
 }
 
 // erasable refuses keys without which the agent does not work.
@@ -138,15 +186,7 @@ func (a *Agent) erasable(ctx context.Context, pubkey string) error {
 	return nil
 }
 
-// closedWith lists the agreements with a key. An open one is an error.
-func (a *Agent) closedWith(ctx context.Context, pubkey string) (ids []string, err error) {
-	err = a.db.View(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		ids, err = a.closedRooms(ctx, tx, pubkey)
-		return err
-	})
-	return ids, err
-}
-
+// closedRooms lists the agreements with a key. An open one is an error.
 func (a *Agent) closedRooms(ctx context.Context, tx *sql.Tx, pubkey string) (ids []string, err error) {
 	rows, err := tx.QueryContext(ctx, `SELECT `+roomColumns+` FROM agent_rooms WHERE `+withPerson, pubkey)
 	if err != nil {
@@ -171,7 +211,7 @@ func (a *Agent) closedRooms(ctx context.Context, tx *sql.Tx, pubkey string) (ids
 // erase deletes the rows about a key, and those of the closed agreements that
 // are named.
 func erase(ctx context.Context, tx *sql.Tx, pubkey string, closed []string) (map[string]int64, error) {
-	tables := append(ofPersons(), carrier.Retention()...)
+	tables := slices.Concat([]retention.Table{keysOfRequests}, ofPersons(), carrier.Retention())
 	if len(closed) == 0 {
 		return retention.Erase(ctx, tx, tables, pubkey)
 	}
@@ -196,8 +236,7 @@ func erase(ctx context.Context, tx *sql.Tx, pubkey string, closed []string) (map
 	return removed, nil
 }
 
-// removeFolders deletes the files of agreements, which the database could
-// write again until it forgets them too.
+// removeFolders deletes the files of agreements.
 func (a *Agent) removeFolders(ids []string) error {
 	for _, id := range ids {
 		if err := os.RemoveAll(a.folder(id)); err != nil {
@@ -212,25 +251,4 @@ func (a *Agent) removeFolders(ids []string) error {
 		return nil
 	}
 	return err
-}
-
-// forgetSuccessor takes a key out of the notes of contacts that moved to it.
-func (a *Agent) forgetSuccessor(ctx context.Context, pubkey string) error {
-	link, err := a.current()
-	if err != nil {
-		return err
-	}
-	contacts, err := link.engine.Contacts(ctx)
-	if err != nil {
-		return err
-	}
-	for _, c := range contacts {
-		if c.Note == movedTo(pubkey) {
-			c.Note = ""
-			if err := link.engine.AddContact(ctx, c); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

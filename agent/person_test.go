@@ -3,6 +3,7 @@ package agent_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -102,18 +103,19 @@ func TestExportHasEveryRowAboutAPerson(t *testing.T) {
 	say(t, alice, "bob", "alicetext, said to bob")
 	tables := func(who string) (list []string) {
 		t.Helper()
-		export, err := alice.ExportPerson(t.Context(), agent.PersonRequest{Who: who})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, row := range export.Rows {
+		err := alice.ExportPerson(t.Context(), agent.PersonRequest{Who: who}, func(line []byte) error {
+			var row agent.PersonRow
+			if err := json.Unmarshal(line, &row); err != nil {
+				t.Errorf("row %s: %v", line, err)
+			}
 			if row.Table == "agent_texts" && !strings.Contains(string(row.Row), `"text":"bobtext, said to alice"`) {
 				t.Errorf("text %s", row.Row)
 			}
-			if !json.Valid(row.Row) {
-				t.Errorf("row %s", row.Row)
-			}
 			list = append(list, row.Table)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 		return slices.Compact(list)
 	}
@@ -126,6 +128,37 @@ func TestExportHasEveryRowAboutAPerson(t *testing.T) {
 	erase(t, alice, agent.EraseRequest{Who: "bob"})
 	if left := tables(bob.PublicKey()); len(left) > 0 {
 		t.Errorf("after the erase there are rows of %v", left)
+	}
+}
+
+func TestAnExportIsReadRowByRowAndNoPartOfOnePassesForTheWhole(t *testing.T) {
+	t.Parallel()
+	server := agenttest.Start(t)
+	alice, bob := server.Running(t, agent.Options{}), server.Running(t, agent.Options{})
+	befriend(t, alice, bob, "alice", "bob")
+	say(t, bob, "alice", "one")
+	say(t, bob, "alice", "two")
+	enough, read := errors.New("enough"), 0
+	stop := func([]byte) error { read++; return enough }
+	if err := alice.ExportPerson(t.Context(), agent.PersonRequest{Who: "bob"}, stop); !errors.Is(err, enough) || read != 1 {
+		t.Errorf("a reader that stops got %d rows, %v", read, err)
+	}
+	client, err := agent.Dial(t.Context(), alice.Home())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	var whole, part int
+	if err := client.Stream(t.Context(), "person.export", agent.PersonRequest{Who: "bob"}, func([]byte) error { whole++; return nil }); err != nil || whole < 4 {
+		t.Errorf("the daemon gives %d rows, %v", whole, err)
+	}
+	agent.Damage(t, alice, "DROP TABLE carrier_routes") // read last
+	err = client.Stream(t.Context(), "person.export", agent.PersonRequest{Who: "bob"}, func([]byte) error { part++; return nil })
+	if code(err) != agent.CodeUnavailable {
+		t.Errorf("an export that broke off after %d rows: %v", part, err)
+	}
+	if err := client.Stream(t.Context(), "person.export", agent.PersonRequest{Who: "nobody"}, stop); code(err) != agent.CodeNotFound {
+		t.Errorf("an unknown petname: %v", err)
 	}
 }
 
@@ -175,6 +208,42 @@ func TestAnErasureWaitsForOpenAgreementsAndKeepsClosedOnesUnlessAsked(t *testing
 	}
 	if list, err := alice.Agreements(t.Context(), agent.Empty{}); err != nil || len(list.Agreements) != 0 {
 		t.Errorf("agreements = %+v, %v", list, err)
+	}
+}
+
+func TestAnErasureThatWasCutOffIsCompletedAtTheNextStart(t *testing.T) {
+	t.Parallel()
+	server := agenttest.Start(t)
+	alice, bob := server.Agent(t, agent.Options{}), server.Running(t, agent.Options{})
+	befriend(t, alice, bob, "alice", "bob")
+	draft := proposal("bob")
+	draft.WaitSeconds = patient
+	p, err := alice.Propose(t.Context(), draft)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bob.Review(t.Context(), agent.ReviewRequest{WaitSeconds: patient}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bob.Decide(t.Context(), agent.DecideRequest{Action: "disagree", Digest: p.Digest, WaitSeconds: patient}); err != nil {
+		t.Fatal(err)
+	}
+	done, err := alice.Review(t.Context(), agent.ReviewRequest{ID: p.AgreementID, Until: "disagreed", WaitSeconds: patient})
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent.EraseUpToTheCommit(t, alice, agent.EraseRequest{Who: "bob", Agreements: true})
+	if _, err := os.Stat(filepath.Join(done.Folder, "bundle.json")); err != nil {
+		t.Fatalf("files went before the commit was safe: %v", err)
+	}
+	alice = reopen(t, alice)
+	if _, err := os.Stat(done.Folder); !os.IsNotExist(err) {
+		t.Errorf("the folder is there after a restart: %v", err)
+	}
+	for _, text := range []string{p.Title, p.AgreementID, bob.PublicKey()} {
+		if names := holders(t, alice.Home(), text); len(names) > 0 {
+			t.Errorf("%q is still in %v", text, names)
+		}
 	}
 }
 

@@ -21,6 +21,7 @@ type ProposeRequest struct {
 	Deadline    canonical.Time `json:"deadline"`
 	With        []string       `json:"with"` // npub, hex key or petname; 1 to 7
 	WaitSeconds int            `json:"wait_seconds,omitempty"`
+	Key         string         `json:"key,omitempty"` // names this request; the same one sent again proposes nothing more
 }
 
 // Proposal says what was locked and what the venue answered.
@@ -41,51 +42,88 @@ func (a *Agent) Propose(ctx context.Context, q ProposeRequest) (*Proposal, error
 	if err != nil {
 		return nil, err
 	}
-	agr, err := a.draftAgreement(ctx, q)
+	same := q
+	same.WaitSeconds, same.Key = 0, ""
+	r, err := newRepeatable("agreement.propose", q.Key, same)
 	if err != nil {
 		return nil, err
 	}
+	id, err := a.earlier(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if id == "" {
+		if id, err = a.queueProposal(ctx, r, q); err != nil {
+			return nil, err
+		}
+	}
+	c, err := a.settle(ctx, id, wait)
+	if err != nil {
+		return nil, err
+	}
+	return a.proposal(ctx, c)
+}
+
+// proposal shows what a command to propose locked.
+func (a *Agent) proposal(ctx context.Context, c Command) (p *Proposal, err error) {
+	err = a.db.View(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		r, err := roomByID(ctx, tx, c.AgreementID)
+		if err != nil {
+			return fmt.Errorf("reading the agreement: %w", err)
+		}
+		if r == nil {
+			return notFound("the agreement %s is not kept any more", c.AgreementID)
+		}
+		agr := r.agreement
+		p = &Proposal{
+			AgreementID: agr.AgreementID, Digest: r.digest, Title: agr.Title, Deadline: agr.Deadline,
+			Participants: agr.Participants, State: StateProposed, Warnings: agreement.Warnings(agr),
+		}
+		return nil
+	})
+	if err == nil && c.State == CommandAccepted {
+		p.State = StateOpen
+	}
+	return p, err
+}
+
+// queueProposal makes and signs an agreement and queues the proposal once. It
+// returns the message's id.
+func (a *Agent) queueProposal(ctx context.Context, once *repeatable, q ProposeRequest) (id string, err error) {
+	agr, err := a.draftAgreement(ctx, q)
+	if err != nil {
+		return "", err
+	}
 	revision, err := agr.Canonical()
 	if err != nil {
-		return nil, fmt.Errorf("encoding the revision: %w", err)
+		return "", fmt.Errorf("encoding the revision: %w", err)
 	}
 	digest := canonical.Digest(revision)
 	signature, err := agreement.Sign(agr, digest, agreement.ActionPropose, "", a.key, a.now())
 	if err != nil {
-		return nil, fmt.Errorf("signing the proposal: %w", err)
+		return "", fmt.Errorf("signing the proposal: %w", err)
 	}
 	body := message.AgreementPropose{Revision: string(revision), Signature: signature}
 	life := min(commandLifetime, agr.Deadline.Sub(a.now())) // after the deadline nothing is locked
 	m, err := message.New(message.TypeAgreementPropose, a.key.PublicKey(), agr.Venue, body, a.now(), life)
 	if err != nil {
-		return nil, fmt.Errorf("making the proposal: %w", err)
+		return "", fmt.Errorf("making the proposal: %w", err)
 	}
 	m.Thread = agr.AgreementID
 	r := &room{
 		agreement: agr, revision: revision, proposal: signature, digest: digest,
 		me: agr.Participants[0].ID, state: StateProposed,
 	}
-	err = a.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	id, err = a.once(ctx, once, m.ID, func(ctx context.Context, tx *sql.Tx) error {
 		if err := a.insertRoom(ctx, tx, r); err != nil {
 			return err
 		}
 		return a.storeCommand(ctx, tx, m, agr.AgreementID, agreement.ActionPropose, "")
 	})
 	if err != nil {
-		return nil, fmt.Errorf("queueing the proposal: %w", err)
+		return "", fmt.Errorf("queueing the proposal: %w", err)
 	}
-	p := &Proposal{
-		AgreementID: agr.AgreementID, Digest: digest, Title: agr.Title, Deadline: agr.Deadline,
-		Participants: agr.Participants, State: StateProposed, Warnings: agreement.Warnings(agr),
-	}
-	c, err := a.settle(ctx, m.ID, wait)
-	if err != nil {
-		return nil, err
-	}
-	if c.State == CommandAccepted {
-		p.State = StateOpen
-	}
-	return p, nil
+	return id, nil
 }
 
 // settle flushes the outbox and waits for the answer to a command. A refusal of

@@ -3,9 +3,11 @@ package agent
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 
 	"github.com/parleykit/parley/internal/database"
+	"github.com/parleykit/parley/internal/idempotency"
 	"github.com/parleykit/parley/internal/retention"
 	"github.com/parleykit/parley/protocol/card"
 )
@@ -13,7 +15,7 @@ import (
 // Migrate adds the agent's tables to a SQLite database, or brings them up to
 // date, as New does.
 func Migrate(ctx context.Context, db *database.DB) error {
-	return db.Migrate(ctx, "agent", migrations)
+	return errors.Join(idempotency.Migrate(ctx, db), db.Migrate(ctx, "agent", migrations))
 }
 
 // withPerson selects the rows of the rooms that a key is the venue, a
@@ -28,6 +30,7 @@ const asRoom = "as long as the row in `agent_rooms`"
 func Retention() []retention.Table {
 	own := []retention.Table{
 		{Name: "agent_settings", Holds: "the agent's own name, what its card says, the successions of its key, when it last asked its servers", Lifetime: "until the owner removes the home"},
+		{Name: "agent_erasing", Holds: "ids of erased agreements whose files are still there", Lifetime: "until they are gone, the next start at the latest"},
 		{Name: "agent_servers", Holds: "pinned servers and their keys", Lifetime: "until the owner removes the home"},
 	}
 	return append(append(own, ofPersons()...), ofRooms()...)
@@ -70,6 +73,12 @@ func ofRooms() []retention.Table {
 	}
 }
 
+// keysOfRequests is the table of idempotency keys as far as it is about texts to
+// a person. It is found by the outbox.
+var keysOfRequests = retention.Table{
+	Name: "idempotency", Person: "response IN (SELECT message_id FROM carrier_outbox WHERE recipient = $1 AND type = 'text')",
+}
+
 // tracesOfRooms are the rows of other tables that are about a room; they go
 // with it, whoever they name. What this agent still repeats to the venue is
 // found by its commands.
@@ -77,6 +86,7 @@ func tracesOfRooms() []retention.Table {
 	return []retention.Table{
 		{Name: "agent_refusals", Person: withPerson},
 		{Name: "agent_notices", Person: withPerson},
+		{Name: "idempotency", Person: "response IN (SELECT message_id FROM agent_commands WHERE " + withPerson + ")"},
 		{Name: "carrier_outbox", Person: "message_id IN (SELECT message_id FROM agent_commands WHERE " + withPerson + ")"},
 	}
 }

@@ -132,7 +132,7 @@ func (o *offlineAgent) withdraw(t fataler, r *agreement.Room) []byte {
 	if _, err := r.Apply(agreement.NewCommand(a, "p1", agreement.ActionWithdraw, ""), &signature, agreement.AssuranceNostrKey, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	_, data, err := agreement.NewBundle(r, o.venue, time.Now())
+	_, data, err := agreement.NewBundle(r, o.venue, nil, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -144,7 +144,11 @@ func (a *Agent) serve(ctx context.Context, listener *net.UnixListener) error {
 func (a *Agent) handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, op := range operations {
-		mux.Handle("POST /v1/"+op.Name, a.operationHandler(op))
+		handler := a.operationHandler(op)
+		if op.stream != nil {
+			handler = a.streamHandler(op)
+		}
+		mux.Handle("POST /v1/"+op.Name, handler)
 	}
 	mux.HandleFunc("GET /v1/events", a.serveEvents)
 	mux.HandleFunc("GET /openapi.json", serveOpenAPI)
@@ -164,16 +168,58 @@ func (a *Agent) operationHandler(op Operation) http.Handler {
 		}
 		response, err := op.call(r.Context(), a, body)
 		if err != nil {
-			e := asError(err)
-			a.metrics.request(op.Name, e.Code)
-			if e.Code == CodeInternal && r.Context().Err() == nil {
-				a.log.ErrorContext(r.Context(), "operation failed", "operation", op.Name, "err", err)
-			}
-			writeProblem(w, e)
+			writeProblem(w, a.failed(r.Context(), op, err))
 			return
 		}
 		a.metrics.request(op.Name, "ok")
 		writeJSON(w, http.StatusOK, "application/json", response)
+	})
+}
+
+// failed counts and logs the failure of an operation.
+func (a *Agent) failed(ctx context.Context, op Operation, err error) *Error {
+	e := asError(err)
+	a.metrics.request(op.Name, e.Code)
+	if e.Code == CodeInternal && ctx.Err() == nil {
+		a.log.ErrorContext(ctx, "operation failed", "operation", op.Name, "err", err)
+	}
+	return e
+}
+
+// streamHandler answers with lines of JSON. What fails before the first line is
+// a problem document; later the connection is cut, so that no part passes for
+// the whole.
+func (a *Agent) streamHandler(op Operation) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := readRequest(w, r)
+		if err != nil {
+			a.metrics.request(op.Name, CodeInvalid)
+			writeProblem(w, err)
+			return
+		}
+		begun := false
+		begin := func() {
+			if !begun {
+				w.Header().Set("Content-Type", "application/x-ndjson")
+				w.Header().Set("Cache-Control", "no-store")
+				begun = true
+			}
+		}
+		err = op.stream(r.Context(), a, body, func(line []byte) error {
+			begin()
+			_, err := w.Write(append(line, '\n'))
+			return err
+		})
+		switch {
+		case err == nil:
+			begin() // an answer without a line
+			a.metrics.request(op.Name, "ok")
+		case begun:
+			a.failed(r.Context(), op, err)
+			panic(http.ErrAbortHandler)
+		default:
+			writeProblem(w, a.failed(r.Context(), op, err))
+		}
 	})
 }
 

@@ -21,6 +21,7 @@ type SendRequest struct {
 	To          string `json:"to"` // npub, hex key or petname
 	Text        string `json:"text"`
 	WaitSeconds int    `json:"wait_seconds,omitempty"` // for the recipient's acknowledgement
+	Key         string `json:"key,omitempty"`          // names this request; the same one sent again sends nothing more
 }
 
 // Delivery says how far a message has come.
@@ -66,31 +67,49 @@ func (a *Agent) SendText(ctx context.Context, q SendRequest) (*Delivery, error) 
 	if err != nil {
 		return nil, err
 	}
-	pubkey, err := a.who(ctx, q.To)
+	r, err := newRepeatable("message.send", q.Key, SendRequest{To: q.To, Text: q.Text})
 	if err != nil {
 		return nil, err
 	}
-	if n := utf8.RuneCountInString(q.Text); !utf8.ValidString(q.Text) || n < 1 || n > message.MaxText {
-		return nil, invalid("a text has 1 to %d characters", message.MaxText)
-	}
-	m, err := message.New(message.TypeText, a.key.PublicKey(), pubkey, message.Text{Text: q.Text}, a.now(), textLifetime)
-	if err != nil {
-		return nil, invalid("the text cannot be sent: %w", err)
-	}
-	link, err := a.online()
+	id, err := a.earlier(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	if err := link.engine.Send(ctx, m); err != nil {
-		return nil, fmt.Errorf("queueing the text: %w", err)
+	if id == "" {
+		if id, err = a.queueText(ctx, r, q); err != nil {
+			return nil, err
+		}
 	}
 	a.flush(ctx)
 	var d *Delivery
 	_, err = a.await(ctx, wait, func(ctx context.Context) (bool, error) {
-		d, err = a.delivery(ctx, m)
+		d, err = a.delivery(ctx, id)
 		return err == nil && d.State != string(carrier.StateQueued) && d.State != string(carrier.StateSent), err
 	})
 	return d, err
+}
+
+// queueText makes a text and queues it once. It returns the message's id.
+func (a *Agent) queueText(ctx context.Context, r *repeatable, q SendRequest) (id string, err error) {
+	pubkey, err := a.who(ctx, q.To)
+	if err != nil {
+		return "", err
+	}
+	if n := utf8.RuneCountInString(q.Text); !utf8.ValidString(q.Text) || n < 1 || n > message.MaxText {
+		return "", invalid("a text has 1 to %d characters", message.MaxText)
+	}
+	m, err := message.New(message.TypeText, a.key.PublicKey(), pubkey, message.Text{Text: q.Text}, a.now(), textLifetime)
+	if err != nil {
+		return "", invalid("the text cannot be sent: %w", err)
+	}
+	if _, err := a.online(); err != nil {
+		return "", err
+	}
+	id, err = a.once(ctx, r, m.ID, func(ctx context.Context, tx *sql.Tx) error { return a.sendTx(ctx, tx, m) })
+	if err != nil {
+		return "", fmt.Errorf("queueing the text: %w", err)
+	}
+	return id, nil
 }
 
 // takeText stores a text for the owner to read.

@@ -33,6 +33,19 @@ type Verification struct {
 	OnVenueWord     int              `json:"on_venue_word"`
 	Warnings        []string         `json:"warnings"`
 	Consensus       string           `json:"consensus,omitempty"` // "matches" when a document was compared
+
+	Receipts *BundleReceipts `json:"receipts,omitempty"` // absent when the venue issued none
+}
+
+// BundleReceipts is what the receipts in a bundle prove. Issuer and log must be
+// the ones meant.
+type BundleReceipts struct {
+	Issuers []string `json:"issuers"` // https origin, or a did:key of a server without one
+	Keys    []string `json:"keys"`    // RFC 7638 thumbprints of the keys that verify them
+	Count   int      `json:"count"`   // receipts, each of one event
+	Logged  int      `json:"logged"`  // of them, proven to be in the log
+	Log     string   `json:"log,omitempty"`
+	LogKey  string   `json:"log_key,omitempty"` // C2SP vkey
 }
 
 // ProvenDecision is one act that counts and how it is known.
@@ -79,6 +92,11 @@ func Verify(bundle, consensus []byte) (*Verification, error) {
 			ParticipantID: d.ParticipantID, Label: d.Label, Kind: d.Kind, Action: d.Action, At: canonical.At(d.At),
 			Seq: d.Seq, Assurance: d.Assurance, Proof: d.Proof, Signer: d.Signer,
 		})
+	}
+	if r := report.Receipts; r != nil {
+		v.Receipts = &BundleReceipts{
+			Issuers: r.Issuers, Keys: r.Keys, Count: r.Count, Logged: r.Logged, Log: r.Log, LogKey: r.LogKey,
+		}
 	}
 	if consensus == nil {
 		return v, nil

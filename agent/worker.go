@@ -199,6 +199,9 @@ func (a *Agent) tendCards(ctx context.Context) error {
 		if err := a.forgetCards(ctx); err != nil && ctx.Err() == nil {
 			a.log.WarnContext(ctx, "forgetting old cards", "err", err)
 		}
+		if err := a.forgetKeys(ctx); err != nil && ctx.Err() == nil {
+			a.log.WarnContext(ctx, "forgetting old keys of requests", "err", err)
+		}
 		pause(ctx, refreshPause)
 		if ctx.Err() != nil {
 			return nil

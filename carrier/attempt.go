@@ -50,17 +50,22 @@ type target struct {
 }
 
 // attempt tries a claimed message at every address that is due, and stores how
-// it went. A crash between the two only sends the same bytes again.
-func (e *Engine) attempt(ctx context.Context, seq int64) {
+// it went. A crash between the two only sends the same bytes again. sent is
+// called in between: the disk holds up no sender, as long as it is not a whole
+// round behind.
+func (e *Engine) attempt(ctx context.Context, seq int64, sent func()) {
 	defer e.unclaim(ctx, seq)
 	a, err := e.loadAttempt(ctx, seq)
+	if err == nil && a != nil && e.now().Before(a.expiresAt) {
+		e.deliver(ctx, a)
+	}
+	e.storing <- struct{}{}
+	defer func() { <-e.storing }()
+	sent()
+	if ctx.Err() != nil {
+		return
+	}
 	if err == nil && a != nil {
-		if e.now().Before(a.expiresAt) {
-			e.deliver(ctx, a)
-		}
-		if ctx.Err() != nil {
-			return
-		}
 		err = e.conclude(ctx, a)
 	}
 	if err != nil && ctx.Err() == nil {

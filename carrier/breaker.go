@@ -12,10 +12,11 @@ const maxEndpoints = 1024
 // endpoints is a circuit breaker for each address, in memory. After every
 // transient failure an address rests for a backoff; what fails during the rest
 // was under way before, so one cut connection counts once however many messages
-// it carried. After threshold failures in a row its circuit is open: when the
-// rest is over one message probes it, and the others ask again every Base until
-// the outcome is known. So a thousand messages to one dead server cause one
-// attempt at a time and not a thousand.
+// it carried. When the rest is over one message probes the address, and the
+// others ask again every Base until the outcome is known. So a thousand messages
+// to one dead server cause one attempt at a time and not a thousand, and a
+// silent one holds one sender. After threshold failures in a row its circuit is
+// open, which the operator is shown.
 type endpoints struct {
 	backoff   Backoff
 	threshold int
@@ -33,7 +34,7 @@ type trouble struct {
 	failures int       // in a row
 	until    time.Time // it rests, or the outcome of a probe is known at the latest
 	open     bool      // failures reached the threshold
-	probing  bool      // one message tries an address whose circuit is open
+	probing  bool      // one message tries it after a rest
 }
 
 // resting reports whether nothing may be sent. A rest beyond the longest was
@@ -50,8 +51,8 @@ func newEndpoints(o *Options, changed func(scheme string, n int)) *endpoints {
 }
 
 // enter asks to use the address at now. The answer is zero for yes, which the
-// caller follows by report or leave, or else the time to ask again. Where the
-// circuit is open, yes makes the caller the probe.
+// caller follows by report or leave, or else the time to ask again. For an
+// address that failed, yes makes the caller the probe.
 func (s *endpoints) enter(to Address, now time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +64,7 @@ func (s *endpoints) enter(to Address, now time.Time) time.Time {
 		}
 		return t.until
 	}
-	if inTrouble && t.open {
+	if inTrouble {
 		t.until, t.probing = now.Add(s.patience), true
 		s.known[key] = t
 	}
@@ -75,7 +76,7 @@ func (s *endpoints) leave(to Address, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := endpoint{to.Scheme, to.Address}
-	if t, ok := s.known[key]; ok && t.open {
+	if t, ok := s.known[key]; ok && t.probing {
 		t.until, t.probing = now, false
 		s.known[key] = t
 	}

@@ -41,8 +41,7 @@ func (e *Engine) dispatchLoop(ctx context.Context) {
 				return
 			}
 			group.Go(func() {
-				e.attempt(ctx, seq)
-				<-slots
+				e.attempt(ctx, seq, func() { <-slots; wake(e.wakeOut) })
 				wake(e.wakeOut)
 			})
 		}
@@ -73,10 +72,7 @@ func (e *Engine) flush(ctx context.Context) error {
 	slots := make(chan struct{}, e.opts.Senders)
 	for _, seq := range waiting {
 		slots <- struct{}{}
-		group.Go(func() {
-			defer func() { <-slots }()
-			e.attempt(ctx, seq)
-		})
+		group.Go(func() { e.attempt(ctx, seq, func() { <-slots }) })
 	}
 	group.Wait()
 	return ctx.Err()

@@ -22,6 +22,11 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
+// triggers are the migrations that each kind of database spells its own way.
+//
+//go:embed triggers
+var triggers embed.FS
+
 // Options of New. DB, Keyer and Resolve are required.
 type Options struct {
 	DB       *database.DB   // the process's database; New adds its tables
@@ -164,6 +169,7 @@ type Engine struct {
 	announcing atomic.Bool
 	pollPeriod time.Duration // longest time to notice what another process left behind
 
+	storing  chan struct{} // a slot for each outcome on its way to the disk
 	sendMu   sync.Mutex
 	inFlight map[int64]int64 // outbox rows being sent, with the end of the lease on a shared database
 }
@@ -179,8 +185,8 @@ func New(ctx context.Context, opts Options) (*Engine, error) {
 		carriers: make(map[string]Carrier), logger: opts.Logger.With("component", "carrier"), now: opts.Now,
 		changes: newBroadcast(),
 		wakeOut: make(chan struct{}, 1), wakeIn: make(chan struct{}, 1),
-		inFlight: make(map[int64]int64),
-		shared:   opts.DB.Path() == "", self: rand.Text(), pollPeriod: 5 * time.Second,
+		inFlight: make(map[int64]int64), storing: make(chan struct{}, opts.Senders),
+		shared: opts.DB.Path() == "", self: rand.Text(), pollPeriod: 5 * time.Second,
 	}
 	var schemes []string
 	for _, c := range opts.Carriers {
@@ -190,7 +196,7 @@ func New(ctx context.Context, opts Options) (*Engine, error) {
 		e.carriers[c.Scheme()] = c
 		schemes = append(schemes, c.Scheme())
 	}
-	if err := e.db.Migrate(ctx, "carrier", migrations); err != nil {
+	if err := Migrate(ctx, e.db); err != nil {
 		return nil, err
 	}
 	e.metrics = newMetrics(opts.Registerer, schemes)

@@ -176,7 +176,7 @@ func (e *Engine) measure(ctx context.Context) error {
 		if err := scanGauge(ctx, tx, e.metrics.frames, "SELECT count(*) FROM carrier_frames"); err != nil {
 			return err
 		}
-		if err := scanGauge(ctx, tx, e.metrics.outboxBytes, "SELECT coalesce(sum(size), 0) FROM carrier_outbox WHERE state = 'queued'"); err != nil {
+		if err := scanGauge(ctx, tx, e.metrics.outboxBytes, "SELECT coalesce(sum(bytes), 0) FROM carrier_waiting"); err != nil {
 			return err
 		}
 		now := e.now().Unix()

@@ -14,7 +14,7 @@ import (
 // before, and a comment made before a decision is refused after it.
 var orderedTypes = map[string]bool{
 	message.TypeAgreementCommand: true,
-	message.TypeAgreementInvite: true, message.TypeAgreementEvent: true,
+	message.TypeAgreementInvite:  true, message.TypeAgreementEvent: true,
 	message.TypeAgreementResult: true, message.TypeAgreementArtifact: true,
 }
 

@@ -167,8 +167,9 @@ func (e *Engine) outboxFits(ctx context.Context, tx *sql.Tx, s *sealed) error {
 	}
 	var all, ofPeer int
 	var size int64
-	err := tx.QueryRowContext(ctx, `SELECT count(*), coalesce(sum(CASE WHEN recipient = $1 THEN 1 ELSE 0 END), 0), coalesce(sum(size), 0)
-		FROM carrier_outbox WHERE state = 'queued'`, s.To).Scan(&all, &ofPeer, &size)
+	err := tx.QueryRowContext(ctx, `SELECT
+		(SELECT count(*) FROM (SELECT 1 FROM carrier_outbox WHERE state = 'queued' AND recipient = $1 LIMIT $2) AS theirs),
+		coalesce(sum(messages), 0), coalesce(sum(bytes), 0) FROM carrier_waiting`, s.To, e.opts.Limits.OutboxOfPeer).Scan(&ofPeer, &all, &size)
 	switch {
 	case err != nil:
 		return err

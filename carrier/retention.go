@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"io/fs"
 	"slices"
 
 	"github.com/parleykit/parley/internal/database"
@@ -14,7 +15,18 @@ import (
 // Migrate adds the delivery engine's tables to a database, or brings them up to
 // date, as New does.
 func Migrate(ctx context.Context, db *database.DB) error {
-	return db.Migrate(ctx, "carrier", migrations)
+	if err := db.Migrate(ctx, "carrier", migrations); err != nil {
+		return err
+	}
+	dialect := "sqlite"
+	if db.Path() == "" {
+		dialect = "postgres"
+	}
+	files, err := fs.Sub(triggers, "triggers/"+dialect)
+	if err != nil {
+		return err
+	}
+	return db.Migrate(ctx, "carriertriggers", files)
 }
 
 // ofRecipient finds the rows that belong to a row of the outbox.
@@ -59,6 +71,7 @@ func Retention() []retention.Table {
 			Name: "carrier_outbox", Holds: "sent messages, in clear",
 			Lifetime: "30 days after the message expired, 60 days at most; acks three days after", Person: "recipient = $1",
 		},
+		{Name: "carrier_waiting", Holds: "how many messages wait to be sent, and how large they are", Lifetime: "for good; 64 rows at most"},
 		{
 			Name: "carrier_threads", Holds: "the number of the last message to a recipient in a thread",
 			Lifetime: "30 days after the last message of the thread expired", Person: "recipient = $1",

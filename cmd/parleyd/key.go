@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"time"
 
+	"github.com/parleykit/parley/internal/issuer"
 	"github.com/parleykit/parley/internal/keys"
 	"github.com/parleykit/parley/protocol/wellknown"
 )
@@ -17,21 +19,28 @@ func keyVerbs() []verb {
 	return []verb{
 		{
 			name: "key list", line: "list the keys with their states",
-			help: `The server's fingerprint is what agents pin; the venue is named by its npub.
+			help: `The server's fingerprint is what agents pin; the venue is named by its npub,
+a key of receipts by its kid.
 
 Example:
   parleyd -c parley.yaml key list`, run: runKeyList,
 		},
 		{
-			name: "key rotate", args: "server [-prepare]", least: 1, most: 1, line: "put the prepared key of the server in use",
-			help: `First prepare the key and announce its fingerprint over another
+			name: "key rotate", args: "server|issuer [-prepare]", least: 1, most: 1, line: "put the next key of the server or its receipts in use",
+			help: `server: First prepare the key and announce its fingerprint over another
 way; then rotate and restart the server. Agents refuse the new key until their
 owner runs parley trust URL and has compared the fingerprint. The old key is
 kept as retired. docs/keys.md tells the whole way.
 
+issuer: Rotate and restart the server. Nothing needs to be announced: verifiers
+find the new key by themselves, and the old one stays published for at least 30
+days. A server with a loopback or http origin becomes another issuer, since it
+is named by its key.
+
 Examples:
   parleyd -c parley.yaml key rotate server -prepare
-  parleyd -c parley.yaml key rotate server`,
+  parleyd -c parley.yaml key rotate server
+  parleyd -c parley.yaml key rotate issuer`,
 			flags: func(flags *flag.FlagSet, in *invocation) {
 				flags.BoolVar(&in.prepare, "prepare", false, "make the next key and show its fingerprint; the key in use stays")
 			}, run: runKeyRotate,
@@ -75,7 +84,7 @@ func runKeyList(_ context.Context, in *invocation) error {
 }
 
 // publicName is how other programs show a key: the fingerprint of a server's,
-// the npub of a venue's.
+// the npub of a venue's, the kid of receipts.
 func publicName(dir *keys.Dir, file keys.File) (string, error) {
 	switch file.Purpose {
 	case keys.Server:
@@ -84,6 +93,12 @@ func publicName(dir *keys.Dir, file keys.File) (string, error) {
 			return "", err
 		}
 		return "fingerprint " + wellknown.Fingerprint(key.PublicKey()), nil
+	case keys.Issuer:
+		key, err := dir.OpenEd25519(file)
+		if err != nil {
+			return "", err
+		}
+		return "kid " + issuer.KeyID(key.PublicKey()), nil
 	case keys.Venue:
 		key, err := dir.OpenNostr(file)
 		if err != nil {
@@ -95,17 +110,25 @@ func publicName(dir *keys.Dir, file keys.File) (string, error) {
 }
 
 func runKeyRotate(_ context.Context, in *invocation) error {
-	switch purpose := keys.Purpose(in.words[0]); purpose {
+	var rotate func(*keys.Dir) error
+	switch keys.Purpose(in.words[0]) {
 	case keys.Server:
+		rotate = in.rotateServer
+	case keys.Issuer:
+		rotate = in.rotateIssuer
 	case keys.Venue:
 		return in.refused(errors.New("a venue keeps its key: every agreement names it, and its members know the venue by it"))
 	default:
-		return in.refused(fmt.Errorf("the server has no key of the purpose %.20q to rotate; server is one", in.words[0]))
+		return in.refused(fmt.Errorf("the server has no key of the purpose %.20q to rotate; server and issuer are some", in.words[0]))
 	}
 	dir, err := in.openKeys()
 	if err != nil {
 		return err
 	}
+	return rotate(dir)
+}
+
+func (in *invocation) rotateServer(dir *keys.Dir) error {
 	current, err := dir.Ed25519(keys.Server)
 	if err != nil {
 		return in.refused(err)
@@ -139,5 +162,31 @@ func (in *invocation) prepareKey(dir *keys.Dir, current string) error {
 	}
 	fmt.Fprintf(in.stdout, "now      %s\nnext     %s\n\nAnnounce the next fingerprint over another way, such as your web page. Then run\n    parleyd key rotate server\n",
 		current, wellknown.Fingerprint(next.PublicKey()))
+	return nil
+}
+
+func (in *invocation) rotateIssuer(dir *keys.Dir) error {
+	current, err := dir.Ed25519(keys.Issuer)
+	if err != nil {
+		return in.refused(err)
+	}
+	before := issuer.KeyID(current.PublicKey())
+	if in.prepare {
+		next, err := dir.NextEd25519(keys.Issuer)
+		if err != nil {
+			return in.refused(err)
+		}
+		fmt.Fprintf(in.stdout, "now      %s\nnext     %s\n", before, issuer.KeyID(next.PublicKey()))
+		return nil
+	}
+	key, err := issuer.RotateKey(dir, time.Now())
+	if errors.Is(err, issuer.ErrOptions) {
+		return in.refused(err)
+	}
+	if err != nil {
+		return fmt.Errorf("rotating, run it again: %w", err)
+	}
+	fmt.Fprintf(in.stdout, "was      %s\nnow      %s\n\nRestart the server. Receipts under the old key can be verified as before.\n",
+		before, issuer.KeyID(key.PublicKey()))
 	return nil
 }

@@ -13,6 +13,9 @@ import (
 
 	"github.com/parleykit/parley/agent"
 	"github.com/parleykit/parley/internal/config"
+	"github.com/parleykit/parley/internal/issuer"
+	"github.com/parleykit/parley/internal/keys"
+	"github.com/parleykit/parley/protocol/discovery"
 )
 
 // serveOnce runs a server until stop is called.
@@ -82,5 +85,61 @@ func TestRotatedServerKey_isFollowedByNobodyUntilItsOwnerTrustsIt(t *testing.T) 
 	}
 	if _, err := a.PinServer(t.Context(), request); err != nil {
 		t.Errorf("after trusting: %v", err)
+	}
+}
+
+func TestRotatedIssuerKey_staysPublishedAndIsNamedByItsKID(t *testing.T) {
+	data := t.TempDir()
+	file := filepath.Join(t.TempDir(), "parley.yaml")
+	if err := errors.Join(os.Chmod(data, 0o700), os.WriteFile(file, fmt.Appendf(nil, "data: %s\n", data), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	call := func(words ...string) (string, error) {
+		var said bytes.Buffer
+		err := run(t.Context(), append([]string{"-c", file, "key"}, words...), &said, &said)
+		return said.String(), err
+	}
+	dir, err := keys.Open(filepath.Join(data, "keys"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := call("rotate", "issuer"); !errors.Is(err, errRefused) || !errors.Is(err, keys.ErrNoKey) {
+		t.Errorf("without a key: %v", err)
+	}
+	first, err := dir.EnsureEd25519(keys.Issuer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prepared, err := call("rotate", "issuer", "-prepare")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rotated, err := call("rotate", "issuer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := dir.Ed25519(keys.Issuer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was, now := issuer.KeyID(first.PublicKey()), issuer.KeyID(second.PublicKey())
+	if !strings.Contains(prepared, "next     "+now) || !strings.Contains(rotated, "was      "+was+"\nnow      "+now) {
+		t.Errorf("from %s to %s:\n%s\n%s", was, now, prepared, rotated)
+	}
+	listed, err := call("list")
+	if err != nil || !strings.Contains(listed, "retired  kid "+was) || !strings.Contains(listed, "active   kid "+now) {
+		t.Errorf("%v\n%s", err, listed)
+	}
+	retired, err := dir.Retirements(keys.Issuer)
+	if err != nil || len(retired) != 1 || retired[0].KID != first.KID() {
+		t.Errorf("retired: %v, %v", retired, err)
+	}
+	for range discovery.MaxKeys - 2 {
+		if _, err := call("rotate", "issuer"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := call("rotate", "issuer"); !errors.Is(err, errRefused) || !errors.Is(err, issuer.ErrOptions) {
+		t.Errorf("more keys than can be published: %v", err)
 	}
 }

@@ -12,6 +12,7 @@
 //	parleyd erase KEY             remove what is stored about a person
 //	parleyd relay export [FILE]   write the events of the relay
 //	parleyd relay import FILE|-   put events into the relay
+//	parleyd venue close ID        close a room whose deadline has passed
 //	parleyd vacuum                give the space of removed data back to the disk
 //	parleyd key list              list the keys with their states
 //	parleyd key rotate server     put the prepared key of the server in use

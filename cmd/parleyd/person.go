@@ -38,7 +38,7 @@ Examples:
 		{
 			name: "erase", args: "KEY", least: 1, most: 1, line: "remove what is stored about a person",
 			help: `KEY is npub1… or 64 hex digits. Refused while the person takes part in an open
-room. Closed rooms go whole: their other members have the bundle. Backups that
+room; see parleyd venue close. Closed rooms go whole: their other members have the bundle. Backups that
 were made before still hold the person.
 ` + offline + `
 
@@ -140,7 +140,7 @@ func runErase(ctx context.Context, in *invocation) (err error) {
 		return in.refused(err)
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	if s.venueKey == person {
+	if s.venueKey != nil && s.venueKey.PublicKey() == person {
 		return in.refused(errors.New("this is the key of the server's own venue"))
 	}
 	removed, err := s.erase(ctx, person, in.progress)

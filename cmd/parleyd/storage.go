@@ -34,7 +34,7 @@ type storage struct {
 	lock     io.Closer    // of the data folder; nil beside a running server
 	db       *database.DB // nil when there is none
 	events   relay.Store  // nil when there is none
-	venueKey string       // public, or empty
+	venueKey *keys.Nostr  // nil when there is none
 }
 
 // openStorage opens what the server of a configuration keeps. Another process
@@ -61,10 +61,7 @@ func openStorage(ctx context.Context, cfg *config.Config, logger *slog.Logger) (
 	if err != nil {
 		return s, err
 	}
-	switch key, err := dir.Nostr(keys.Venue); {
-	case err == nil:
-		s.venueKey = key.PublicKey()
-	case !errors.Is(err, keys.ErrNoKey):
+	if s.venueKey, err = dir.Nostr(keys.Venue); err != nil && !errors.Is(err, keys.ErrNoKey) {
 		return s, err
 	}
 	if err := s.openDatabase(ctx); err != nil {

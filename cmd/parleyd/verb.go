@@ -37,7 +37,7 @@ type verb struct {
 // help is made of it.
 func verbs() []verb {
 	return slices.Concat(
-		eventVerbs(), // before "relay", with which their names begin
+		eventVerbs(), roomVerbs(), // before "relay" and "venue", with which their names begin
 		[]verb{
 			{name: "relay", line: "serve the relay alone", run: servePart("relay")},
 			{name: "venue", line: "serve the venue alone", run: servePart("venue")},
