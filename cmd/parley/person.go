@@ -1,14 +1,13 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
+	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 
 	"github.com/parleykit/parley/agent"
-	"github.com/parleykit/parley/internal/durable"
 )
 
 type exportCmd struct {
@@ -28,31 +27,39 @@ Examples:
 
 // Run exports what is stored about a key.
 func (c *exportCmd) Run(s *session) error {
-	var r agent.PersonExport
-	if err := s.call("person.export", agent.PersonRequest{Who: c.Who}, &r); err != nil {
-		return err
-	}
-	var lines bytes.Buffer
-	enc := json.NewEncoder(&lines)
-	enc.SetEscapeHTML(false)
-	for _, row := range r.Rows {
-		if err := enc.Encode(row); err != nil {
-			return err
-		}
-	}
 	if c.To == "" {
-		_, err := s.out.out.Write(escapeJSON(lines.Bytes()))
-		return err
+		return c.export(s, func(line []byte) error {
+			_, err := s.out.out.Write(escapeJSON(line))
+			return err
+		})
 	}
-	err := durable.WriteNew(c.To, lines.Bytes())
+	file, err := os.OpenFile(c.To, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%s exists; nothing is replaced", c.To)
 	}
 	if err != nil {
 		return fmt.Errorf("writing the export: %w", err)
 	}
-	return s.print(map[string]any{"file": c.To, "rows": len(r.Rows)}, func(p *printer) {
-		p.println(fmt.Sprintf("%d rows about %s in %s", len(r.Rows), r.NPub, c.To))
+	rows := 0
+	out := bufio.NewWriter(file)
+	err = c.export(s, func(line []byte) error {
+		rows++
+		_, err := out.Write(line)
+		return err
+	})
+	if err = errors.Join(err, out.Flush(), file.Sync(), file.Close()); err != nil {
+		_ = os.Remove(c.To) // a part would pass for the whole
+		return err
+	}
+	return s.print(map[string]any{"file": c.To, "rows": rows}, func(p *printer) {
+		p.println(fmt.Sprintf("%d rows about %s in %s", rows, c.Who, c.To))
+	})
+}
+
+// export gives each line, with its end, to write.
+func (c *exportCmd) export(s *session, write func(line []byte) error) error {
+	return s.stream("person.export", agent.PersonRequest{Who: c.Who}, func(line []byte) error {
+		return write(append(line, '\n'))
 	})
 }
 

@@ -18,6 +18,7 @@ type proposeCmd struct {
 	File     string   `arg:"" help:"Draft in YAML; - reads standard input."`
 	With     []string `help:"The other participants, 1 to 7." required:"" placeholder:"WHO"`
 	Deadline string   `help:"Length such as 48h or 3d, or an instant. Default: the draft's, else 48h." placeholder:"48h"`
+	Key      string   `help:"Names this proposal, 8 to 128 characters: said again, with the deadline as an instant, it proposes nothing more." placeholder:"KEY"`
 	Wait     length   `help:"How long to wait for the venue." type:"length" default:"30s"`
 }
 
@@ -99,7 +100,7 @@ func (c *proposeCmd) request(s *session) (agent.ProposeRequest, error) {
 	}
 	return agent.ProposeRequest{
 		Title: draft.Title, Objective: draft.Objective, Must: draft.Must, MustNot: draft.MustNot,
-		Deadline: canonical.At(deadline), With: c.With, WaitSeconds: seconds(time.Duration(c.Wait)),
+		Deadline: canonical.At(deadline), With: c.With, WaitSeconds: seconds(time.Duration(c.Wait)), Key: c.Key,
 	}, nil
 }
 

@@ -21,6 +21,7 @@ const lockPatience = 10 * time.Second
 // caller runs one operation: a daemon's client, or this process itself.
 type caller interface {
 	Call(ctx context.Context, operation string, request, response any) error
+	Stream(ctx context.Context, operation string, request any, emit func(line []byte) error) error
 	Close() error
 }
 
@@ -50,6 +51,9 @@ func (s *session) report(err error) int {
 	}
 	if errors.Is(err, errFindings) { // told already
 		return exitRefused
+	}
+	if errors.Is(err, errUndetermined) { // told already
+		return exitNothing
 	}
 	if errors.Is(err, context.Canceled) && s.ctx.Err() != nil {
 		s.err.println("parley: interrupted")
@@ -112,6 +116,16 @@ func (s *session) call(operation string, request, response any) error {
 		}
 	}
 	return s.caller.Call(s.ctx, operation, request, response)
+}
+
+// stream runs one operation that answers line by line.
+func (s *session) stream(operation string, request any, emit func(line []byte) error) error {
+	if s.caller == nil {
+		if err := s.connect(false); err != nil {
+			return err
+		}
+	}
+	return s.caller.Stream(s.ctx, operation, request, emit)
 }
 
 // connect finds the daemon or opens the home. Another command that holds the

@@ -12,6 +12,7 @@ import (
 type sendCmd struct {
 	Who  string   `arg:"" help:"npub, hex key or petname."`
 	Text []string `arg:"" help:"The text; several words are joined by spaces; - reads standard input."`
+	Key  string   `help:"Names this send, 8 to 128 characters: said again it sends nothing more." placeholder:"KEY"`
 	Wait length   `help:"How long to wait for the acknowledgement." type:"length" default:"${wait}"`
 }
 
@@ -38,7 +39,7 @@ func (c *sendCmd) Run(s *session) error {
 		return err
 	}
 	var d agent.Delivery
-	request := agent.SendRequest{To: c.Who, Text: text, WaitSeconds: seconds(wait)}
+	request := agent.SendRequest{To: c.Who, Text: text, WaitSeconds: seconds(wait), Key: c.Key}
 	if err := s.call("message.send", request, &d); err != nil {
 		return err
 	}

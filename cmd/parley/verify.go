@@ -58,6 +58,7 @@ func (p *printer) verification(v *agent.Verification) {
 	for _, d := range v.Decisions {
 		p.printf("  %s  %s  %s  %s: %s\n", d.ParticipantID, line(d.Label), d.Action, d.At, known(&d))
 	}
+	p.receipts(v.Receipts, v.Events)
 	p.warnings(v.Warnings)
 	if v.OnVenueWord > 0 {
 		p.printf("%s %d of %d acts rest on the venue's word alone\n", p.paint(yellow, "note:"), v.OnVenueWord, len(v.Decisions))
@@ -66,6 +67,24 @@ func (p *printer) verification(v *agent.Verification) {
 		p.println("the document matches the bundle byte for byte")
 	}
 	p.println(p.paint(green, "verified"))
+}
+
+// receipts says who vouches for the events beside the venue's key.
+func (p *printer) receipts(r *agent.BundleReceipts, events int) {
+	if r == nil {
+		return
+	}
+	p.println(p.paint(bold, "receipts"))
+	p.printf("  %d for %d events\n", r.Count, events)
+	for _, issuer := range r.Issuers {
+		p.printf("  issued by %s\n", line(issuer))
+	}
+	for _, key := range r.Keys {
+		p.printf("  with key %s\n", line(key))
+	}
+	if r.Log != "" {
+		p.printf("  %d of them in the log %s\n", r.Logged, line(r.Log))
+	}
 }
 
 // known says how a decision is known.
