@@ -72,6 +72,7 @@ func New(opts Options) (*Issuer, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
+	opts.Logger = opts.Logger.With("component", "issuer")
 	if opts.ClientIP == nil {
 		opts.ClientIP = peer
 	}

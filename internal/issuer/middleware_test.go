@@ -75,7 +75,15 @@ func TestAttach_putsTheReceiptOfTheAnswerIntoItsHeader(t *testing.T) {
 		},
 		"nothing": func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Type", "text/x") },
 	} {
-		response, body := roundTrip(t, i.Attach(issuer.Attachment{Claims: attached}, answer), http.MethodGet, "/", nil)
+		asked := 0
+		claims := func(r *http.Request, status int, header http.Header) *receipt.Claims {
+			asked++
+			return attached(r, status, header)
+		}
+		response, body := roundTrip(t, i.Attach(issuer.Attachment{Claims: claims}, answer), http.MethodGet, "/", nil)
+		if asked != 1 {
+			t.Errorf("%s: claims were asked for %d times", name, asked)
+		}
 		carriers, err := receipt.FromHTTP(response.Header.Values(receipt.HeaderReceipt), response.Header.Values(receipt.HeaderReceiptURL))
 		if err != nil || len(carriers) != 1 {
 			t.Errorf("%s: %v, %v", name, carriers, err)

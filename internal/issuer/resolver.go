@@ -61,6 +61,7 @@ func NewResolver(opts ResolverOptions) (*Resolver, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
+	opts.Logger = opts.Logger.With("component", "issuer")
 	r := &Resolver{
 		opts:    opts,
 		fetcher: newFetcher(opts.Dialer, opts.RootCAs, connectTimeout, opts.Logger),

@@ -36,6 +36,12 @@ func TestRotateAt_datesRetiredKeysLatestFirst(t *testing.T) {
 			t.Fatalf("RotateAt = %+v, %v", file, err)
 		}
 	}
+	if _, err := dir.NextEd25519(Server); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dir.RotateAt(Server, retiredAt); err != nil {
+		t.Fatal(err)
+	}
 	retired, err := dir.Retirements(Issuer)
 	if err != nil || len(retired) != len(want) {
 		t.Fatalf("%v, %v", retired, err)
