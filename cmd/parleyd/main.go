@@ -16,6 +16,7 @@
 //	parleyd vacuum                give the space of removed data back to the disk
 //	parleyd key list              list the keys with their states
 //	parleyd key rotate server     put the prepared key of the server in use
+//	parleyd key rotate issuer     give receipts a new key
 //	parleyd -version              say what is running
 //
 // parleyd VERB -h explains a verb; verb.go has the table.
