@@ -24,8 +24,8 @@ type Receipts interface {
 }
 
 const (
-	closedChannel  = "venue_closed" // tells of rooms that wait for their evidence
-	unprovenPeriod = time.Second    // between two looks at them
+	closedChannel  = "venue_closed"         // tells of rooms that wait for their evidence
+	unprovenPeriod = 100 * time.Millisecond // between two looks at them
 )
 
 // acknowledge gives the event that room has just accepted its receipt, and

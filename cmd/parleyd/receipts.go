@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/parleykit/parley/internal/config"
 	"github.com/parleykit/parley/internal/issuer"
 	"github.com/parleykit/parley/internal/keys"
+	"github.com/parleykit/parley/internal/merklelog"
 	"github.com/parleykit/parley/internal/receiptlog"
 	"github.com/parleykit/parley/protocol/discovery"
+	"github.com/parleykit/parley/protocol/logproof"
 	"github.com/parleykit/parley/venue"
 )
 
@@ -25,15 +28,61 @@ func (s *server) addReceipts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	witnesses, err := logWitnesses(s.cfg.Receipts.Witnesses)
+	if err != nil {
+		return err
+	}
 	log, err := receiptlog.New(ctx, receiptlog.Options{
-		DB: s.db, Key: key, Origin: s.http.Origin().String(), Logger: s.logger, Registerer: s.http.Registry(),
+		DB: s.db, Key: key, Origin: s.http.Origin().String(), Witnesses: witnesses, Client: s.dialer.HTTPClient(),
+		Logger: s.logger, Registerer: s.http.Registry(),
 	})
 	if err != nil {
 		return err
 	}
 	s.notary = &receiptlog.Notary{Issuer: iss, Log: log}
 	s.services = append(s.services, log)
-	return s.http.Handle(append(iss.Routes(), log.Routes()...)...)
+	if err := s.http.Handle(append(iss.Routes(), log.Routes()...)...); err != nil {
+		return err
+	}
+	return s.addWitness(ctx)
+}
+
+// addWitness cosigns the logs of others, under a key that signs nothing else.
+func (s *server) addWitness(ctx context.Context) error {
+	if len(s.cfg.Receipts.WitnessLogs) == 0 {
+		return nil
+	}
+	var logs []logproof.Key
+	for _, text := range s.cfg.Receipts.WitnessLogs {
+		key, err := logproof.ParseKey(text)
+		if err != nil {
+			return fmt.Errorf("receipts.witness_logs: %w", err)
+		}
+		logs = append(logs, key)
+	}
+	key, err := s.keys.EnsureEd25519(keys.Witness)
+	if err != nil {
+		return err
+	}
+	w, err := merklelog.NewWitness(ctx, merklelog.WitnessOptions{
+		DB: s.db, Name: s.http.Origin().Host() + receiptlog.WitnessPath, Key: key, Logs: logs, Logger: s.logger,
+	})
+	if err != nil {
+		return err
+	}
+	s.logger.Info("witness", "key", w.Key().String(), "logs", len(logs))
+	return s.http.Handle(receiptlog.WitnessRoute(w))
+}
+
+func logWitnesses(configured []config.Witness) (witnesses []receiptlog.Witness, err error) {
+	for i, c := range configured {
+		w, err := receiptlog.ParseWitness(c.Key, c.URL)
+		if err != nil {
+			return nil, fmt.Errorf("receipts.witnesses[%d]: %w", i, err)
+		}
+		witnesses = append(witnesses, w)
+	}
+	return witnesses, nil
 }
 
 // receipts is the notary as the venue knows it; nil when there is none.

@@ -207,6 +207,16 @@ type Receipts struct {
 	// SecurityContact stands in peac-issuer.json, and Revoked.
 	SecurityContact string       `yaml:"security_contact"`
 	Revoked         []RevokedKey `yaml:"revoked"`
+	// Witnesses cosign the log; WitnessLogs are keys of logs that this server
+	// cosigns.
+	Witnesses   []Witness `yaml:"witnesses"`
+	WitnessLogs []string  `yaml:"witness_logs"`
+}
+
+// Witness is another server that cosigns checkpoints.
+type Witness struct {
+	Key string `yaml:"key"` // a C2SP vkey
+	URL string `yaml:"url"` // its submission prefix
 }
 
 // RevokedKey is an issuer key whose receipts nobody shall believe any more.
@@ -247,7 +257,7 @@ func Default() Config {
 			EventsPerSecond: 200, EventsPerSecondPerIP: 1000, EventsPerSecondPerKey: 200,
 		},
 		Venue:    Venue{Enabled: true, Relays: []string{}, Hosts: Auto, HostsListed: []PublicKey{}, DailyCap: 50, KeepDays: 365},
-		Receipts: Receipts{Enabled: true, Usage: "conditional", Purposes: []string{}, Revoked: []RevokedKey{}},
+		Receipts: Receipts{Enabled: true, Usage: "conditional", Purposes: []string{}, Revoked: []RevokedKey{}, Witnesses: []Witness{}, WitnessLogs: []string{}},
 		Egress:   Egress{Allow: []Allow{}},
 	}
 }

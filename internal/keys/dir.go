@@ -28,9 +28,10 @@ const (
 	Undo       Purpose = "undo"
 	Slot       Purpose = "slot"
 	Server     Purpose = "server"
+	Witness    Purpose = "witness"
 )
 
-var purposes = []Purpose{Agent, Venue, Issuer, Attester, Checkpoint, OPRF, DKIM, Token, Undo, Slot, Server}
+var purposes = []Purpose{Agent, Venue, Issuer, Attester, Checkpoint, OPRF, DKIM, Token, Undo, Slot, Server, Witness}
 
 // Errors of this package. None of them ever carries a secret.
 var (

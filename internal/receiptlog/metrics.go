@@ -14,6 +14,9 @@ const (
 	resultUnknown = "unknown"
 	resultInvalid = "invalid"
 	resultError   = "error"
+
+	resultCosigned = "cosigned"
+	resultFailed   = "failed"
 )
 
 type metrics struct {
@@ -21,6 +24,7 @@ type metrics struct {
 	checkpoints prometheus.Counter
 	failures    prometheus.Counter
 	proofs      *prometheus.CounterVec // result
+	witness     *prometheus.CounterVec // result
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -38,6 +42,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		proofs: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "parley_receiptlog_proofs_total", Help: "Proofs asked for over HTTP, by result.",
 		}, []string{"result"}),
+		witness: factory.NewCounterVec(prometheus.CounterOpts{
+			Name: "parley_receiptlog_witness_requests_total", Help: "Requests to witnesses for a cosignature, by result.",
+		}, []string{"result"}),
+	}
+	for _, result := range []string{resultCosigned, resultFailed} {
+		m.witness.WithLabelValues(result)
 	}
 	for _, result := range []string{resultServed, resultWaiting, resultUnknown, resultInvalid, resultError} {
 		m.proofs.WithLabelValues(result)

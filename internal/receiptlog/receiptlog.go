@@ -44,8 +44,9 @@ type Options struct {
 	// Origin is the http or https origin at which Routes are served, without a
 	// path: "https://parley.example". It names the log for good.
 	Origin string
-	// Witnesses are the keys whose cosignatures are kept, at most 32.
-	Witnesses []logproof.Key
+	// Witnesses are asked to cosign checkpoints, through Client; at most 32.
+	Witnesses []Witness
+	Client    *http.Client // bounds times and addresses; needed for Witnesses
 
 	Every      time.Duration         // between looks for entries of other processes; 0 is a second
 	Now        func() time.Time      // nil is time.Now
@@ -55,8 +56,11 @@ type Options struct {
 
 // Log is the log of receipts of one server.
 type Log struct {
-	log     *merklelog.Log
-	metrics *metrics
+	log       *merklelog.Log
+	witnesses []Witness
+	client    *http.Client
+	logger    *slog.Logger
+	metrics   *metrics
 }
 
 // New opens the log, and makes it when it is not there.
@@ -65,9 +69,18 @@ func New(ctx context.Context, opts Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{metrics: newMetrics(opts.Registerer)}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if len(opts.Witnesses) > 0 && opts.Client == nil {
+		return nil, errors.New("receiptlog: Options.Witnesses need Options.Client")
+	}
+	l := &Log{
+		witnesses: opts.Witnesses, client: opts.Client, logger: opts.Logger.With("component", "receiptlog"),
+		metrics: newMetrics(opts.Registerer),
+	}
 	l.log, err = merklelog.New(ctx, merklelog.Options{
-		DB: opts.DB, Origin: name, Key: opts.Key, Witnesses: opts.Witnesses,
+		DB: opts.DB, Origin: name, Key: opts.Key, Witnesses: keysOf(opts.Witnesses),
 		Every: opts.Every, Made: l.metrics.made, Now: opts.Now, Logger: opts.Logger,
 	})
 	if err != nil {
@@ -141,16 +154,8 @@ func (l *Log) Checkpoint(ctx context.Context) (string, error) { return l.log.Che
 // Key is the public key of the log. Its text is what readers are given.
 func (l *Log) Key() logproof.Key { return l.log.Key() }
 
-// Run makes checkpoints until ctx ends; it returns nil then. ErrRunning.
-func (l *Log) Run(ctx context.Context) error { return l.log.Run(ctx) }
-
 // CatchUp makes checkpoints of all that was appended before, as Run does.
 func (l *Log) CatchUp(ctx context.Context) error { return l.log.CatchUp(ctx) }
 
 // Wake makes Run look for entries now; call it after a commit with an Append.
 func (l *Log) Wake() { l.log.Wake() }
-
-// Ask has a witness cosign the newest checkpoint, as merklelog's Ask does.
-func (l *Log) Ask(ctx context.Context, client *http.Client, witnessPrefix string, witness logproof.Key) error {
-	return l.log.Ask(ctx, client, witnessPrefix, witness)
-}
