@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -19,6 +20,7 @@ import (
 // reloader reads the configuration again when the process gets SIGHUP.
 type reloader struct {
 	server  *server
+	holds   *config.Config                 // what was taken over last
 	read    func() (*config.Config, error) // nil: there is no file
 	logger  *slog.Logger
 	success prometheus.Gauge
@@ -29,7 +31,7 @@ type reloader struct {
 func newReloader(s *server, read func() (*config.Config, error)) *reloader {
 	f := promauto.With(s.http.Registry())
 	r := &reloader{
-		server: s, read: read, logger: s.logger, signals: make(chan os.Signal, 1),
+		server: s, holds: s.cfg, read: read, logger: s.logger, signals: make(chan os.Signal, 1),
 		success: f.NewGauge(prometheus.GaugeOpts{
 			Name: "parley_config_reload_success", Help: "Whether the configuration that was read last is the one that holds: 1, or 0 after a mistake in it.",
 		}),
@@ -78,16 +80,33 @@ func (r *reloader) apply() (pending []string, err error) {
 		return nil, err
 	}
 	s := r.server
-	if s.relay != nil {
-		policy, err := s.relayPolicy(cfg)
-		if err != nil {
-			return nil, err
-		}
-		if err := s.relay.Reconfigure(policy, relayLimits(&cfg.Relay)); err != nil {
-			return nil, err
-		}
+	if err := s.reconfigureIssuer(cfg); err != nil {
+		return nil, err
 	}
+	if err := s.reconfigureRelay(cfg); err != nil {
+		return nil, errors.Join(err, s.reconfigureIssuer(r.holds))
+	}
+	r.holds = cfg
 	return needRestart(s.cfg, cfg), nil
+}
+
+func (s *server) reconfigureRelay(cfg *config.Config) error {
+	if s.relay == nil {
+		return nil
+	}
+	policy, err := s.relayPolicy(cfg)
+	if err != nil {
+		return err
+	}
+	return s.relay.Reconfigure(policy, relayLimits(&cfg.Relay))
+}
+
+// reconfigureIssuer reads the keys again, too.
+func (s *server) reconfigureIssuer(cfg *config.Config) error {
+	if s.notary == nil {
+		return nil
+	}
+	return s.notary.Issuer.Reconfigure(issuerSettings(&cfg.Receipts))
 }
 
 // needRestart names the keys in which the new configuration differs from the
@@ -97,6 +116,8 @@ func needRestart(old, changed *config.Config) (names []string) {
 	b.Relay = a.Relay // but for what follows
 	b.Relay.Enabled, b.Relay.Store, b.Relay.Plugin = changed.Relay.Enabled, changed.Relay.Store, changed.Relay.Plugin
 	b.Relay.CardsMemory = changed.Relay.CardsMemory
+	b.Receipts = a.Receipts
+	b.Receipts.Enabled, b.Receipts.Witnesses, b.Receipts.WitnessLogs = changed.Receipts.Enabled, changed.Receipts.Witnesses, changed.Receipts.WitnessLogs
 	return differences("", reflect.ValueOf(a), reflect.ValueOf(b))
 }
 
@@ -107,7 +128,7 @@ func differences(prefix string, a, b reflect.Value) (names []string) {
 		name := prefix + field.Tag.Get("yaml")
 		switch {
 		case reflect.DeepEqual(x.Interface(), y.Interface()):
-		case field.Type == reflect.TypeFor[config.Relay]():
+		case field.Type == reflect.TypeFor[config.Relay](), field.Type == reflect.TypeFor[config.Receipts]():
 			names = append(names, differences(name+".", x, y)...)
 		default:
 			names = append(names, name)

@@ -64,7 +64,8 @@ func TestKeysThatNeedARestartAreNamed(t *testing.T) {
 	changed.Listen, changed.Log.Level, changed.Venue.DailyCap = "127.0.0.1:1", "debug", 1
 	changed.Relay.Store, changed.Relay.Plugin.Command = config.StoreDatabase, []string{"x"}
 	changed.Relay.Name, changed.Relay.Kinds, changed.Relay.MaxTags = "other", nil, 17
-	if got, want := needRestart(&old, &changed), []string{"listen", "log", "relay.store", "relay.plugin", "venue"}; !slices.Equal(got, want) {
+	changed.Receipts.Contact, changed.Receipts.WitnessLogs = "ops@parley.example", []string{"x"}
+	if got, want := needRestart(&old, &changed), []string{"listen", "log", "relay.store", "relay.plugin", "venue", "receipts.witness_logs"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	if got := needRestart(&old, &old); got != nil {
