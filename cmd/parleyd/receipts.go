@@ -3,14 +3,18 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"strings"
 
 	"github.com/parleykit/parley/internal/config"
+	"github.com/parleykit/parley/internal/httpserver"
 	"github.com/parleykit/parley/internal/issuer"
 	"github.com/parleykit/parley/internal/keys"
 	"github.com/parleykit/parley/internal/merklelog"
 	"github.com/parleykit/parley/internal/receiptlog"
 	"github.com/parleykit/parley/protocol/discovery"
 	"github.com/parleykit/parley/protocol/logproof"
+	"github.com/parleykit/parley/protocol/receipt"
 	"github.com/parleykit/parley/venue"
 )
 
@@ -83,6 +87,41 @@ func logWitnesses(configured []config.Witness) (witnesses []receiptlog.Witness, 
 		witnesses = append(witnesses, w)
 	}
 	return witnesses, nil
+}
+
+// forPurposes lets who reads the relay's public pages say what for
+// (PEAC-Purpose), and gives who did a receipt of the answer.
+func (s *server) forPurposes(routes []httpserver.Route) []httpserver.Route {
+	if s.notary == nil {
+		return routes
+	}
+	iss := s.notary.Issuer
+	for i, route := range routes {
+		if route.Method == http.MethodGet && (route.Pattern == "/relay/" || strings.HasPrefix(route.Pattern, "/relay/card/")) {
+			routes[i].Handler = iss.Attach(issuer.Attachment{Claims: accessClaims}, iss.RequirePurpose(false, route.Handler))
+		}
+	}
+	return routes
+}
+
+// accessClaims say that a page was read, or was not to be; nil for a request
+// without a purpose.
+func accessClaims(r *http.Request, status int, header http.Header) *receipt.Claims {
+	applied := strings.Join(header[receipt.HeaderPurposeApplied], "")
+	if applied == "" {
+		return nil
+	}
+	decision := "allow"
+	if status == http.StatusForbidden {
+		decision = "deny"
+	}
+	return &receipt.Claims{
+		Kind: receipt.KindEvidence, Type: "org.peacprotocol/access-decision", Pillars: []string{"access", "purpose"},
+		PurposeDeclared: applied,
+		Extensions: map[string]any{"org.peacprotocol/access": map[string]any{
+			"resource": r.URL.Path, "action": "read", "decision": decision,
+		}},
+	}
 }
 
 // receipts is the notary as the venue knows it; nil when there is none.

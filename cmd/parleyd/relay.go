@@ -36,7 +36,7 @@ func (s *server) addRelay(ctx context.Context) error {
 	}
 	s.relay = r
 	s.services = append(s.services, r)
-	return s.http.Handle(r.Routes()...)
+	return s.http.Handle(s.forPurposes(r.Routes())...)
 }
 
 // openEvents opens the relay's store; the relay closes it.

@@ -81,11 +81,6 @@ func compose(ctx context.Context, cfg *config.Config, logger *slog.Logger) (s *s
 		Self:          &egress.Self{Host: s.http.Origin().Host(), Dial: s.http.Dial},
 		Registerer:    s.http.Registry(),
 	})
-	if cfg.Relay.Enabled {
-		if err := s.addRelay(ctx); err != nil {
-			return s, err
-		}
-	}
 	if cfg.Venue.Enabled || cfg.Receipts.Enabled {
 		if err := s.openDatabase(ctx); err != nil {
 			return s, err
@@ -93,6 +88,11 @@ func compose(ctx context.Context, cfg *config.Config, logger *slog.Logger) (s *s
 	}
 	if cfg.Receipts.Enabled {
 		if err := s.addReceipts(ctx); err != nil {
+			return s, err
+		}
+	}
+	if cfg.Relay.Enabled {
+		if err := s.addRelay(ctx); err != nil {
 			return s, err
 		}
 	}

@@ -257,7 +257,7 @@ func Default() Config {
 			EventsPerSecond: 200, EventsPerSecondPerIP: 1000, EventsPerSecondPerKey: 200,
 		},
 		Venue:    Venue{Enabled: true, Relays: []string{}, Hosts: Auto, HostsListed: []PublicKey{}, DailyCap: 50, KeepDays: 365},
-		Receipts: Receipts{Enabled: true, Usage: "conditional", Purposes: []string{}, Revoked: []RevokedKey{}, Witnesses: []Witness{}, WitnessLogs: []string{}},
+		Receipts: Receipts{Enabled: true, Usage: "conditional", Purposes: []string{"index", "inference", "search", "user_action"}, Revoked: []RevokedKey{}, Witnesses: []Witness{}, WitnessLogs: []string{}},
 		Egress:   Egress{Allow: []Allow{}},
 	}
 }

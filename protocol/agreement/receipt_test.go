@@ -258,7 +258,7 @@ func TestReceipts_noChangedByteOfThemVerifies(t *testing.T) {
 		t.Fatal(err)
 	}
 	from := strings.Index(string(data), `"issuer_keys"`)
-	for i := from; i < len(data); i += 3 {
+	for i := from; i < len(data); i += 11 {
 		changed := slices.Clone(data)
 		changed[i] ^= 1
 		if _, err := Verify(changed); !errors.Is(err, ErrBundle) {
