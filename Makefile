@@ -11,7 +11,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: all build demo test race vet lint fmt vuln fuzz bench bench-store bench-relay secp256k1 drill golden npm install clean
+.PHONY: all build demo test race vet lint fmt vuln fuzz bench bench-store bench-relay bench-receipt secp256k1 drill golden npm install clean
 
 all: build
 
@@ -60,6 +60,14 @@ bench-store:
 # The others are a module of their own and never enter go.mod.
 bench-relay:
 	@cd testdata/bench-relay && $(GO) run .
+
+# Issuing and verifying receipts as a share of the bare signature, durable appends
+# to their log beside bare rows, proofs of a log of a million entries, which takes
+# a minute or two to fill for each kind of database.
+bench-receipt:
+	$(GO) test -run '^$$' -bench 'Issue|Verify' -benchtime 1s ./protocol/receipt
+	$(GO) test -run '^$$' -bench Append -benchtime 2s ./internal/merklelog
+	$(GO) test -run '^$$' -bench Proof -benchtime 1s -timeout 30m ./internal/merklelog
 
 # The relay with signatures checked in C. It needs a C compiler.
 secp256k1:

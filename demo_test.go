@@ -4,7 +4,9 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,6 +39,11 @@ func TestDemo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	manual, err := filepath.Abs("docs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folders := map[string]string{"AGREEMENTS": agreements, "MANUAL": manual}
 	chapters, err := filepath.Glob("testdata/demo/*.txtar")
 	if err != nil || len(chapters) == 0 {
 		t.Fatalf("no chapters: %v", err)
@@ -45,12 +52,12 @@ func TestDemo(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(chapter), ".txtar")
 		// testscript runs its scripts side by side; a group of its own for each
 		// keeps the story in order.
-		t.Run(name, func(t *testing.T) { play(t, chapter, name, programs, agreements) })
+		t.Run(name, func(t *testing.T) { play(t, chapter, name, programs, folders) })
 	}
 }
 
 // play runs one chapter.
-func play(t *testing.T, chapter, name, programs, agreements string) {
+func play(t *testing.T, chapter, name, programs string, folders map[string]string) {
 	stage := &stage{folder: filepath.Join(demoFolder, name)}
 	testscript.Run(t, testscript.Params{
 		Files:               []string{chapter},
@@ -58,7 +65,9 @@ func play(t *testing.T, chapter, name, programs, agreements string) {
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("PATH", programs+string(os.PathListSeparator)+env.Getenv("PATH"))
-			env.Setenv("AGREEMENTS", agreements)
+			for name, folder := range folders {
+				env.Setenv(name, folder)
+			}
 			env.Setenv("NO_COLOR", "1")
 			return nil
 		},
@@ -72,6 +81,8 @@ func play(t *testing.T, chapter, name, programs, agreements string) {
 			"eventually": eventually,
 			"capture":    capture,
 			"flip":       flip,
+			"pick":       pick,
+			"fetch":      fetch,
 			"hangup":     hangUp,
 			"terminate":  terminate,
 		},
@@ -214,6 +225,31 @@ func flip(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	data[at+len(args[2])-1] ^= 1
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), data, 0o644))
+}
+
+// pick NAME FILE PATTERN: what the first group of the pattern matches in the
+// file, into a variable.
+func pick(ts *testscript.TestScript, _ bool, args []string) {
+	pattern, err := regexp.Compile(args[2])
+	ts.Check(err)
+	match := pattern.FindStringSubmatch(ts.ReadFile(args[1]))
+	if len(match) < 2 {
+		ts.Fatalf("%s does not match %s", args[1], pattern)
+	}
+	ts.Setenv(args[0], match[1])
+}
+
+// fetch URL FILE: the body of a good answer to a GET into a file.
+func fetch(ts *testscript.TestScript, _ bool, args []string) {
+	answer, err := http.Get(args[0])
+	ts.Check(err)
+	defer answer.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+	ts.Check(err)
+	if answer.StatusCode != http.StatusOK {
+		ts.Fatalf("%s: %s\n%s", args[0], answer.Status, body)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), body, 0o644))
 }
 
 // hangup TEXT: SIGHUP to the programs in the background with TEXT among their

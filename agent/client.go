@@ -29,7 +29,7 @@ func Dial(ctx context.Context, home string) (*Client, error) {
 	dialer := &net.Dialer{Timeout: 2 * time.Second}
 	conn, err := dialer.DialContext(ctx, "unix", path)
 	if err != nil {
-		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) || len(path) > maxSocketPath {
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ECONNREFUSED) || len(path) > maxSocketPath {
 			return nil, ErrNoDaemon
 		}
 		return nil, unavailable("reaching the daemon: %w", err)

@@ -26,6 +26,10 @@ type Draft struct {
 	Deadline  string   `yaml:"deadline"` // a length such as 48h or 3d, or an RFC 3339 instant; optional
 }
 
+// draftProblem takes out of the library's texts what tells the writer of a
+// draft nothing.
+var draftProblem = strings.NewReplacer(" in type agent.Draft", "", "yaml: construct errors: ", "")
+
 // ParseDraft reads one YAML document with the keys title, objective, must,
 // must_not and deadline. An unknown key or a wrong type is an error that names
 // its line.
@@ -35,8 +39,7 @@ func ParseDraft(data []byte) (*Draft, error) {
 	}
 	var d Draft
 	if err := yaml.Load(data, &d, yaml.WithKnownFields(), yaml.WithUniqueKeys()); err != nil {
-		// The library names our type, which tells the writer of a draft nothing.
-		return nil, fmt.Errorf("%w: %s", ErrDraft, strings.ReplaceAll(err.Error(), " in type agent.Draft", ""))
+		return nil, fmt.Errorf("%w: %s", ErrDraft, draftProblem.Replace(err.Error()))
 	}
 	switch {
 	case strings.TrimSpace(d.Title) == "":

@@ -176,7 +176,9 @@ func keyProblem(err error) error {
 		return refused("nothing is replaced: %w", err)
 	case errors.Is(err, keys.ErrNoKey):
 		return notFound("this home has no key: %w", err).hint("parley init --server URL, or parley key import FILE")
-	case errors.Is(err, keys.ErrMalformed), errors.Is(err, keys.ErrPassphrase):
+	case errors.Is(err, keys.ErrMalformed):
+		return invalid("%w", err).hint("the file of a key holds nsec1…, ncryptsec1… or 64 hex digits, and nothing else")
+	case errors.Is(err, keys.ErrPassphrase):
 		return invalid("%w", err)
 	default:
 		return unavailable("using the keys: %w", err)

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/http"
 	"os"
 	"syscall"
 
@@ -20,6 +21,9 @@ func outage(err error) string {
 	}
 	if certificate, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return "its certificate is not accepted: " + certificate.Err.Error()
+	}
+	if errors.Is(err, http.ErrSchemeMismatch) {
+		return "it speaks plain HTTP: write http:// before the address"
 	}
 	at := ""
 	if operation, ok := errors.AsType[*net.OpError](err); ok && operation.Addr != nil {

@@ -74,6 +74,9 @@ type RateLimited struct {
 
 // Error implements error.
 func (e *RateLimited) Error() string {
+	if e.After <= 0 {
+		return "carrier: rate limited"
+	}
 	return fmt.Sprintf("carrier: rate limited, try again after %s", e.After)
 }
 

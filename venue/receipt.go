@@ -14,7 +14,7 @@ import (
 // Receipts makes the evidence of what a venue accepts.
 type Receipts interface {
 	// Issue signs a receipt with these claims, which its issuer completes, and
-	// gives its reference to the log, in the caller's transaction.
+	// gives its reference to the log, in the caller's transaction; "" for none.
 	Issue(ctx context.Context, tx *sql.Tx, claims *receipt.Claims) (jws string, err error)
 	// Evidence proves receipts that were issued, in their order; nil while the
 	// log has not come to all of them.
@@ -41,6 +41,9 @@ func (v *Venue) acknowledge(ctx context.Context, tx *sql.Tx, room *agreement.Roo
 	jws, err := v.opts.Receipts.Issue(ctx, tx, claims)
 	if err != nil {
 		return e, "", fmt.Errorf("issuing a receipt: %w", err)
+	}
+	if jws == "" {
+		return e, "", nil
 	}
 	return room.Acknowledge(jws), jws, nil
 }
@@ -72,33 +75,49 @@ func (v *Venue) listen(ctx context.Context) error {
 }
 
 // Prove makes the bundles of closed rooms whose receipts the log proves now,
-// each in a transaction of its own, and returns how many rooms still wait. A
-// room that fails is logged, counted and left for the next call.
+// each in a transaction of its own, and returns how many rooms wait for it still.
+// A room that fails is logged, counted and left for the next call.
 func (v *Venue) Prove(ctx context.Context) (waiting int, err error) {
 	if v.opts.Receipts == nil {
 		return 0, nil
 	}
-	var ids []string
-	err = v.opts.DB.View(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		ids, err = v.store.unproven(ctx, tx, batch)
-		return err
-	})
-	for _, id := range ids {
-		switch proven, err := v.prove(ctx, id); {
-		case ctx.Err() != nil:
-			return 0, ctx.Err()
-		case err == nil && !proven:
-			waiting++
-		case err != nil:
-			waiting++
-			v.metrics.failures.Inc()
-			v.logger.ErrorContext(ctx, "bundle not made", "agreement", id, "err", err)
+	proven := 0
+	defer func() {
+		if proven > 0 {
+			v.opts.Outbox.Wake()
 		}
+	}()
+	var after closedRoom
+	for {
+		var rooms []closedRoom
+		err = v.opts.DB.View(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			rooms, err = v.store.unproven(ctx, tx, after, batch)
+			return err
+		})
+		if err != nil || len(rooms) == 0 {
+			return waiting, err
+		}
+		for _, room := range rooms {
+			switch done, err := v.prove(ctx, room.agreement); {
+			case ctx.Err() != nil:
+				return waiting, ctx.Err()
+			case err != nil:
+				v.metrics.failures.Inc()
+				v.logger.ErrorContext(ctx, "bundle not made", "agreement", room.agreement, "err", err)
+			case done:
+				proven++
+			default:
+				waiting++
+			}
+		}
+		after = rooms[len(rooms)-1]
 	}
-	if waiting < len(ids) {
-		v.opts.Outbox.Wake()
-	}
-	return waiting, err
+}
+
+// closedRoom is a room that waits for its bundle.
+type closedRoom struct {
+	at        int64
+	agreement string
 }
 
 // prove makes the bundle of one room, unless another process did; false while
@@ -145,32 +164,38 @@ func (store) addReceipt(ctx context.Context, tx *sql.Tx, id string, seq int64, j
 }
 
 // receipts reads those of a room in the order of its events.
-func (store) receipts(ctx context.Context, tx *sql.Tx, id string) ([]string, error) {
-	return texts(ctx, tx, `SELECT receipt FROM venue_receipts WHERE agreement = $1 ORDER BY seq LIMIT $2`, id, maxRoomEvents)
-}
-
-// unproven lists closed rooms without a bundle, the oldest first.
-func (store) unproven(ctx context.Context, tx *sql.Tx, limit int) ([]string, error) {
-	return texts(ctx, tx, `SELECT agreement FROM venue_rooms WHERE bundle IS NULL AND finalized_at IS NOT NULL
-		ORDER BY finalized_at, agreement LIMIT $1`, limit)
-}
-
-// texts reads one column.
-func texts(ctx context.Context, tx *sql.Tx, query string, args ...any) (list []string, err error) {
-	rows, err := tx.QueryContext(ctx, query, args...)
+func (store) receipts(ctx context.Context, tx *sql.Tx, id string) (list []string, err error) {
+	rows, err := tx.QueryContext(ctx, `SELECT receipt FROM venue_receipts WHERE agreement = $1 ORDER BY seq LIMIT $2`, id, maxRoomEvents)
 	if err != nil {
 		return nil, fmt.Errorf("reading receipts: %w", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var text string
-		if err := rows.Scan(&text); err != nil {
+		var jws string
+		if err := rows.Scan(&jws); err != nil {
 			return nil, fmt.Errorf("reading receipts: %w", err)
 		}
-		list = append(list, text)
+		list = append(list, jws)
 	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("reading receipts: %w", err)
+	return list, rows.Err()
+}
+
+// unproven lists closed rooms without a bundle that follow another one, the
+// oldest first.
+func (store) unproven(ctx context.Context, tx *sql.Tx, after closedRoom, limit int) (list []closedRoom, err error) {
+	rows, err := tx.QueryContext(ctx, `SELECT finalized_at, agreement FROM venue_rooms
+		WHERE bundle IS NULL AND finalized_at IS NOT NULL AND (finalized_at, agreement) > ($1, $2)
+		ORDER BY finalized_at, agreement LIMIT $3`, after.at, after.agreement, limit)
+	if err != nil {
+		return nil, fmt.Errorf("reading closed rooms: %w", err)
 	}
-	return list, nil
+	defer rows.Close()
+	for rows.Next() {
+		var room closedRoom
+		if err := rows.Scan(&room.at, &room.agreement); err != nil {
+			return nil, fmt.Errorf("reading closed rooms: %w", err)
+		}
+		list = append(list, room)
+	}
+	return list, rows.Err()
 }

@@ -2,6 +2,7 @@ package venue_test
 
 import (
 	"context"
+	"crypto/ed25519"
 	"database/sql"
 	"path/filepath"
 	"testing"
@@ -125,6 +126,46 @@ func TestRunProvesWhatItCloses(t *testing.T) {
 	report := h.bundleOf(p.a.AgreementID)
 	if report.Outcome != agreement.OutcomeExpired || report.Receipts == nil || report.Receipts.Logged != 2 {
 		t.Errorf("outcome %s, receipts %+v", report.Outcome, report.Receipts)
+	}
+}
+
+// Receipts that were switched off while a room was open are proven still, and
+// those that lie in a log of another name stand without proofs.
+func TestARoomOutlivesItsReceipts(t *testing.T) {
+	for name, change := range map[string]func(*receiptlog.Notary, *venue.Options){
+		"switched off": func(n *receiptlog.Notary, _ *venue.Options) { n.Closed = true },
+		"other log": func(n *receiptlog.Notary, o *venue.Options) {
+			_, key, _ := ed25519.GenerateKey(nil)
+			log, err := receiptlog.New(t.Context(), receiptlog.Options{DB: o.DB, Key: key, Origin: "https://other.example", Now: o.Now})
+			if err != nil {
+				t.Fatal(err)
+			}
+			n.Log = log
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			adjust, notary := withNotary(t)
+			h := newHouse(t, adjust)
+			p := h.open(h.newParty(2))
+			first := notary.Log
+			h.venue = h.newVenue(func(o *venue.Options) {
+				o.Receipts = notary
+				change(notary, o)
+			})
+			wantAccepted(t, h.do(p, "p2", agreement.ActionDisagree, ""))
+			for _, log := range []*receiptlog.Log{first, notary.Log} {
+				if err := log.CatchUp(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if waiting, err := h.venue.Prove(t.Context()); err != nil || waiting != 0 {
+				t.Fatalf("%d rooms wait, %v", waiting, err)
+			}
+			got := h.bundleOf(p.a.AgreementID).Receipts
+			if closed := notary.Closed; got == nil || closed && (got.Count != 1 || got.Logged != 1) || !closed && (got.Count != 2 || got.Logged != 0) {
+				t.Errorf("receipts %+v", got)
+			}
+		})
 	}
 }
 

@@ -43,7 +43,7 @@ func refusal(text string) error {
 	case "auth-required":
 		return errAuthRequired
 	case "rate-limited":
-		return &carrier.RateLimited{}
+		return fmt.Errorf("%w: relay refused: %s", &carrier.RateLimited{}, clip(text))
 	case "invalid":
 		if ofClocks(text) {
 			return fmt.Errorf("%w: %w: relay refused: %s", carrier.ErrTransient, ErrClock, clip(text))

@@ -51,6 +51,7 @@ type cli struct {
 	Abstain  abstainCmd  `cmd:"" help:"Abstain. Irreversible, ends it without consensus." group:"Agree"`
 	Withdraw withdrawCmd `cmd:"" help:"Take your own proposal back before the first decision." group:"Agree"`
 	Verify   verifyCmd   `cmd:"" help:"Check a bundle offline." group:"Agree"`
+	Receipt  receiptCmd  `cmd:"" help:"Verify, read and issue receipts." group:"Agree"`
 }
 
 // length is a duration that people write with days too: 30s, 48h, 90d.

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/parleykit/parley/agent"
 	"github.com/parleykit/parley/relay/conformance"
 )
 
@@ -52,7 +54,7 @@ func (c *relayTestCmd) Run(s *session) error {
 		Only: c.Only, Timeout: time.Duration(c.Timeout), Done: s.checked,
 	})
 	if err != nil {
-		return err
+		return relayProblem(err, "parley relay test --help has examples; docs/relay.md lists the checks", conformance.ErrOptions)
 	}
 	report := relayReport{URL: c.URL, Counts: map[conformance.Verdict]int{}, Results: results}
 	for _, r := range results {
@@ -65,6 +67,26 @@ func (c *relayTestCmd) Run(s *session) error {
 		return errFindings
 	}
 	return nil
+}
+
+// relayProblem says what to do about a relay that was not tried: usage where the
+// error is of that kind, else its address.
+func relayProblem(err error, usage string, kind error) error {
+	if err != nil && errors.Is(err, kind) {
+		return &agent.Error{Code: agent.CodeInvalid, Detail: err.Error(), Hint: usage}
+	}
+	return unreached(err)
+}
+
+// unreached adds what to look at when a relay did not answer.
+func unreached(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return &agent.Error{
+		Code: agent.CodeUnavailable, Detail: err.Error(),
+		Hint: "check the address and that the relay is up: that of parleyd is ws://127.0.0.1:8417 by default",
+	}
 }
 
 // checked shows on a terminal how far the checks are, in one line that the

@@ -21,7 +21,8 @@ type relayBenchCmd struct {
 func (c *relayBenchCmd) Help() string {
 	return `Publishes cards and gift wraps that expire after a day, looks them up and subscribes
 to them, as many clients at once, and needs no home. Ask the operator of a relay
-before you load it; one that limits rates shows its limits, in REFUSED.
+before you load it; one that limits rates shows its limits, in REFUSED. Until they
+expire its cards are found, and shown on its page, like others.
 
 A scenario is what is done and by how many connections: ingest-N, lookup-N (by
 author, kind and d tag), tag-N, inbox-N (own wraps, after NIP-42), fanout-N,
@@ -49,7 +50,7 @@ func (c *relayBenchCmd) Run(s *session) error {
 		Scenarios: c.Scenario, Duration: time.Duration(c.For), Soak: time.Duration(c.Soak), Cards: c.Cards, PID: c.PID,
 	})
 	if len(results) == 0 {
-		return err
+		return relayProblem(err, "parley relay bench --help names the scenarios", load.ErrScenario)
 	}
 	report := benchReport{URL: c.URL, Results: results}
 	if err != nil {

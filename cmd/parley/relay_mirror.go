@@ -118,6 +118,9 @@ func (c *relayExportCmd) Run(s *session) (err error) {
 	out, report := io.Writer(s.out.out), s.err
 	if c.To != "" {
 		file, err := os.OpenFile(c.To, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if errors.Is(err, os.ErrExist) {
+			return fmt.Errorf("%s exists; nothing is replaced, name another file", c.To)
+		}
 		if err != nil {
 			return err
 		}
@@ -127,6 +130,12 @@ func (c *relayExportCmd) Run(s *session) (err error) {
 	began := time.Now()
 	counts, err := mirror.Export(out, from.Read(s.ctx, filter), func(n, bytes int64) { s.status("%d events, %d KiB", n, bytes>>10) })
 	s.status("")
+	if err != nil && counts.Events == 0 {
+		if c.To != "" { // an empty file would be in the way of the next run
+			err = errors.Join(err, os.Remove(c.To))
+		}
+		return unreached(err)
+	}
 	if err != nil {
 		return fmt.Errorf("after %d events: %w", counts.Events, err)
 	}
@@ -182,7 +191,7 @@ func (c *relayImportCmd) Run(s *session) error {
 	}
 	// A relay that is not there is told before the file is read.
 	if _, err := client.Query(s.ctx, to.URL, nostr.Filter{Kinds: []int{nostr.KindProfileMetadata}, Limit: 1}); err != nil {
-		return fmt.Errorf("reaching the relay: %w", err)
+		return unreached(fmt.Errorf("reaching the relay: %w", err))
 	}
 	options := mirror.ImportOptions{Input: s.in, Target: to, Refused: s.refusedLine()}
 	size := int64(0)

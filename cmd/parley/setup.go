@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -15,7 +16,7 @@ import (
 
 type initCmd struct {
 	Server string `help:"Origin of the server." required:"" placeholder:"URL"`
-	Name   string `help:"How this agent calls itself in agreements and on its card." placeholder:"NAME"`
+	Name   string `help:"How this agent calls itself in agreements, and on a card published without --about." placeholder:"NAME"`
 }
 
 // Help is printed below the flags.
@@ -64,9 +65,9 @@ type trustCmd struct {
 
 // Help is printed below the flags.
 func (c *trustCmd) Help() string {
-	return `Replaces the pinned key by the one the server has now. Compare the fingerprint or the
+	return `Replaces the pinned key by the one the server has now. Compare its
 fingerprint with the operator by another way first: this is the moment at which
-somebody in between would want you to type it.
+somebody in between would want you to type it. "parley init" shows both.
 
 Example:
   parley trust https://parley.example`
@@ -169,6 +170,17 @@ func (c *runCmd) Run(s *session) error {
 	}
 	group, ctx := errgroup.WithContext(s.ctx)
 	group.Go(func() error { return a.Run(ctx) })
-	group.Go(func() error { return observer.Run(ctx) })
+	group.Go(func() error { return c.busy(observer.Run(ctx)) })
 	return errors.Join(group.Wait(), a.Close())
+}
+
+// busy says what to change when the address for metrics is taken.
+func (c *runCmd) busy(err error) error {
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return err
+	}
+	return &agent.Error{
+		Code: agent.CodeUnavailable, Detail: "another program listens at " + c.Metrics,
+		Hint: "choose another address: parley run --metrics HOST:PORT",
+	}
 }

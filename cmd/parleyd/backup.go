@@ -134,7 +134,7 @@ func (a *archiver) fill(ctx context.Context, cfg *config.Config, scratch string,
 		return a.end() // its events are in the database
 	}
 	if running {
-		a.list.LeftOut = append(a.list.LeftOut, "the relay's events, since the server runs; stop it for a whole backup")
+		a.list.LeftOut = append(a.list.LeftOut, "the relay's events, since the server was running; a backup with the server stopped holds them")
 	} else if err := a.addFolder(backupRelay, cfg.RelayDir()); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,6 +19,21 @@ import (
 	"github.com/parleykit/parley/protocol/wellknown"
 )
 
+const initUsage = `Usage: parleyd init -origin URL [-c FILE] [-data FOLDER]
+
+Write a configuration, keys and DNS records.
+
+The configuration has every key with its default and a comment. It listens on
+127.0.0.1:8417: put a proxy that ends TLS in front, or set listen, tls.cert_file
+and tls.key_file. With an origin such as http://127.0.0.1:9000 it listens there,
+for this machine alone. Nothing that exists is changed.
+
+Example:
+  parleyd init -origin https://parley.example -c /etc/parley/parley.yaml -data /var/lib/parley
+
+Flags:
+`
+
 // runInit writes a configuration and keys, and says what to do next. It never
 // changes a file that exists.
 func runInit(args []string, stdout, stderr io.Writer) error {
@@ -26,6 +42,10 @@ func runInit(args []string, stdout, stderr io.Writer) error {
 	file := flags.String("c", "parley.yaml", "configuration `file` to write")
 	originText := flags.String("origin", "", "how clients name the server, such as https://parley.example (required)")
 	data := flags.String("data", "", "data `folder`; default parley-data beside the configuration")
+	flags.Usage = func() {
+		fmt.Fprint(stderr, initUsage)
+		flags.PrintDefaults()
+	}
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return err
 	} else if err != nil || flags.NArg() > 0 {
@@ -44,15 +64,19 @@ func runInit(args []string, stdout, stderr io.Writer) error {
 	if *data, err = filepath.Abs(*data); err != nil {
 		return fmt.Errorf("%w: %w", errRefused, err)
 	}
-	if err := writeConfig(*file, origin.String(), *data); err != nil {
+	if err := writeConfig(*file, origin, *data); err != nil {
 		return fmt.Errorf("%w: %w", errRefused, err)
 	}
 	return writeKeys(*file, origin, stdout)
 }
 
-// writeConfig writes the documented defaults with origin and data filled in.
-func writeConfig(file, origin, data string) error {
-	text := setKey(setKey(deploy.Config, "origin", origin), "data", data)
+// writeConfig writes the documented defaults with origin and data filled in. A
+// server for this machine alone has nothing in front: it listens at its origin.
+func writeConfig(file string, origin httpserver.Origin, data string) error {
+	text := setKey(setKey(deploy.Config, "origin", origin.String()), "data", data)
+	if _, err := netip.ParseAddrPort(origin.Host()); err == nil && origin.Loopback() && !origin.Secure() {
+		text = setKey(text, "listen", origin.Host())
+	}
 	if _, err := config.Parse(text); err != nil {
 		return fmt.Errorf("writing configuration: %w", err)
 	}
@@ -99,6 +123,11 @@ func writeKeys(file string, origin httpserver.Origin, stdout io.Writer) error {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "wrote        %s\nkeys         %s (back this folder up)\nvenue        %s\nfingerprint  %s (agents compare it at parley init)\n\n",
 		file, dir.Path(), venueKey.NPub(), wellknown.Fingerprint(serverKey.PublicKey()))
+	if origin.Loopback() {
+		fmt.Fprintf(&out, "Then:\n    parleyd -c %s\n", file)
+		_, err = stdout.Write(out.Bytes())
+		return err
+	}
 	fmt.Fprintf(&out, "DNS record to set, with the address of this machine:\n    %s.  300  IN  A  <address>\n\n", hostOf(origin))
 	fmt.Fprintf(&out, "Then, behind a proxy that ends TLS or with tls.cert_file and tls.key_file set:\n    parleyd -c %s -check\n    parleyd -c %s\n", file, file)
 	_, err = stdout.Write(out.Bytes())

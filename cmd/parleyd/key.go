@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/parleykit/parley/internal/issuer"
@@ -78,7 +79,7 @@ func runKeyList(_ context.Context, in *invocation) error {
 		if err != nil {
 			return in.refused(err)
 		}
-		fmt.Fprintf(in.stdout, "%-8s %s  %-8s %s\n", file.Purpose, file.KID, file.State, name)
+		fmt.Fprintln(in.stdout, strings.TrimSpace(fmt.Sprintf("%-10s  %s  %-7s  %s", file.Purpose, file.KID, file.State, name)))
 	}
 	return nil
 }
@@ -119,7 +120,7 @@ func runKeyRotate(_ context.Context, in *invocation) error {
 	case keys.Venue:
 		return in.refused(errors.New("a venue keeps its key: every agreement names it, and its members know the venue by it"))
 	default:
-		return in.refused(fmt.Errorf("the server has no key of the purpose %.20q to rotate; server and issuer are some", in.words[0]))
+		return in.refused(fmt.Errorf("the server has no key of the purpose %.20q to rotate; name server or issuer", in.words[0]))
 	}
 	dir, err := in.openKeys()
 	if err != nil {
@@ -138,7 +139,7 @@ func (in *invocation) rotateServer(dir *keys.Dir) error {
 	}
 	switch _, err := dir.Next(keys.Server); {
 	case errors.Is(err, keys.ErrNoKey):
-		return in.refused(errors.New("no key is prepared; run parleyd key rotate server -prepare first and announce its fingerprint"))
+		return in.refused(fmt.Errorf("no key is prepared; run %s first and announce its fingerprint", in.again("key rotate server -prepare")))
 	case err != nil:
 		return in.refused(err)
 	}
@@ -160,8 +161,8 @@ func (in *invocation) prepareKey(dir *keys.Dir, current string) error {
 	if err != nil {
 		return in.refused(err)
 	}
-	fmt.Fprintf(in.stdout, "now      %s\nnext     %s\n\nAnnounce the next fingerprint over another way, such as your web page. Then run\n    parleyd key rotate server\n",
-		current, wellknown.Fingerprint(next.PublicKey()))
+	fmt.Fprintf(in.stdout, "now      %s\nnext     %s\n\nAnnounce the next fingerprint over another way, such as your web page. Then run\n    %s\n",
+		current, wellknown.Fingerprint(next.PublicKey()), in.again("key rotate server"))
 	return nil
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -19,8 +20,13 @@ import (
 )
 
 // addReceipts makes the issuer and the log of receipts, each with a key of its
-// own.
+// own. Where they were switched off, the receipts of rooms that are still open
+// are proven all the same.
 func (s *server) addReceipts(ctx context.Context) error {
+	closed := !s.cfg.Receipts.Enabled
+	if _, err := s.keys.Ed25519(keys.Issuer); closed && errors.Is(err, keys.ErrNoKey) {
+		return nil // there never were any
+	}
 	iss, err := issuer.New(issuer.Options{
 		Keys: s.keys, Origin: s.http.Origin(), Settings: issuerSettings(&s.cfg.Receipts), ClientIP: s.http.ClientIP,
 		Logger: s.logger, Registerer: s.http.Registry(),
@@ -43,8 +49,11 @@ func (s *server) addReceipts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.notary = &receiptlog.Notary{Issuer: iss, Log: log}
+	s.notary = &receiptlog.Notary{Issuer: iss, Log: log, Closed: closed}
 	s.services = append(s.services, log)
+	if closed {
+		return nil
+	}
 	if err := s.http.Handle(append(iss.Routes(), log.Routes()...)...); err != nil {
 		return err
 	}
@@ -92,7 +101,7 @@ func logWitnesses(configured []config.Witness) (witnesses []receiptlog.Witness, 
 // forPurposes lets who reads the relay's public pages say what for
 // (PEAC-Purpose), and gives who did a receipt of the answer.
 func (s *server) forPurposes(routes []httpserver.Route) []httpserver.Route {
-	if s.notary == nil {
+	if s.notary == nil || s.notary.Closed {
 		return routes
 	}
 	iss := s.notary.Issuer

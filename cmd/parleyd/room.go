@@ -17,8 +17,9 @@ func roomVerbs() []verb {
 		help: `ID is the agreement's id, which parleyd erase names. The room gets the outcome
 that its rules give at the deadline, expired, signed by the venue. The members
 are told when the server runs again. A running server does all this by itself;
-the verb is for a stopped one, and gives the event no receipt. Before its deadline a room ends by a decision of
-its members alone, and the command is refused.
+the verb is for a stopped one, and gives the event no receipt. Before its
+deadline a room ends by a decision of its members alone, and the command is
+refused.
 ` + offline + `
 
 Example:
@@ -43,7 +44,9 @@ func runVenueClose(ctx context.Context, in *invocation) (err error) {
 	}
 	outcome, err := v.Close(ctx, in.words[0])
 	switch {
-	case errors.Is(err, venue.ErrNoRoom), errors.Is(err, venue.ErrNotDue):
+	case errors.Is(err, venue.ErrNoRoom):
+		return in.refused(fmt.Errorf("%w with the id %.40q; parleyd erase names the open rooms of a key", err, in.words[0]))
+	case errors.Is(err, venue.ErrNotDue):
 		return in.refused(err)
 	case err != nil:
 		return fmt.Errorf("closing the room: %w", err)

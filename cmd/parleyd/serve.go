@@ -86,7 +86,7 @@ func compose(ctx context.Context, cfg *config.Config, logger *slog.Logger) (s *s
 			return s, err
 		}
 	}
-	if cfg.Receipts.Enabled {
+	if s.db != nil {
 		if err := s.addReceipts(ctx); err != nil {
 			return s, err
 		}
@@ -154,7 +154,7 @@ func (s *server) addDocument() error {
 		}
 		doc.Venue = &wellknown.Venue{PubKey: venueKey.PublicKey(), Profiles: []string{"parley/1"}}
 	}
-	if s.notary != nil {
+	if s.notary != nil && !s.notary.Closed {
 		doc.Receipts = &wellknown.Receipts{Issuer: s.notary.Issuer.Name(), LogKey: s.notary.Log.Key().String()}
 	}
 	data, err := wellknown.Sign(doc, key)

@@ -84,6 +84,9 @@ func (v *verb) invoke(ctx context.Context, in *invocation, rest []string) error 
 		}
 		in.words, rest = append(in.words, flags.Arg(0)), flags.Args()[1:]
 	}
+	if v.most == 0 && len(in.words) > 0 {
+		return fmt.Errorf("%w: %q is no verb; parleyd -h lists the verbs", errRefused, v.name+" "+strings.Join(in.words, " "))
+	}
 	if len(in.words) < v.least || len(in.words) > v.most {
 		return fmt.Errorf("%w: want %s", errRefused, v.synopsis())
 	}
@@ -94,6 +97,14 @@ func (v *verb) invoke(ctx context.Context, in *invocation, rest []string) error 
 // refused marks an error of a verb after which nothing was changed.
 func (in *invocation) refused(err error) error {
 	return fmt.Errorf("%w: %s: %w", errRefused, in.verb, err)
+}
+
+// again is a command of the same configuration, as it is typed.
+func (in *invocation) again(command string) string {
+	if in.config != "" {
+		command = "-c " + in.config + " " + command
+	}
+	return "parleyd " + command
 }
 
 func (v *verb) synopsis() string {
@@ -116,7 +127,7 @@ func usage(flags *flag.FlagSet) {
 	out := flags.Output()
 	fmt.Fprint(out, "Usage: parleyd [flags] [VERB …]\n\nWithout a verb it serves the relay and the venue.\n\nVerbs, each explained by parleyd VERB -h:\n")
 	for _, v := range verbs() {
-		fmt.Fprintf(out, "  %-28s %s\n", strings.TrimSpace(v.name+" "+v.args), v.line)
+		fmt.Fprintf(out, "  %-41s %s\n", strings.TrimSpace(v.name+" "+v.args), v.line)
 	}
 	fmt.Fprint(out, "\nFlags:\n")
 	flags.PrintDefaults()

@@ -4,7 +4,11 @@ import { request } from 'node:http'
 const [home, to, text] = process.argv.slice(2)
 const call = (operation, body = {}) => new Promise((resolve, reject) => {
   const req = request({ socketPath: `${home}/agent.sock`, host: 'agent', method: 'POST', path: `/v1/${operation}`, headers: { 'Content-Type': 'application/json' } },
-    (res) => res.setEncoding('utf8').toArray().then((parts) => resolve(JSON.parse(parts.join('')))))
+    (res) => res.setEncoding('utf8').toArray().then((parts) => {
+      const body = JSON.parse(parts.join(''))
+      if (res.statusCode === 200) resolve(body)
+      else { console.error(body.detail, body.hint ?? ''); process.exit(1) }
+    }))
   req.on('error', reject).end(JSON.stringify(body))
 })
 

@@ -10,7 +10,10 @@ def call(home, operation, **request):
     agent = Agent(home + "/agent.sock")
     agent.request("POST", "/v1/" + operation, json.dumps(request), {"Host": "agent", "Content-Type": "application/json"})
     answer = agent.getresponse()
-    return json.loads(answer.read())
+    body = json.loads(answer.read())
+    if answer.status != 200:
+        sys.exit(body["detail"] + " " + body.get("hint", ""))
+    return body
 
 home, to, text = sys.argv[1:]
 print(call(home, "message.send", to=to, text=text, wait_seconds=10)["state"])

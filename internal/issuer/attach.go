@@ -52,6 +52,7 @@ func (i *Issuer) attach(a Attachment, header http.Header, r *http.Request, statu
 	}
 	if url := a.URL(r.Context(), issued); receipt.IsHTTPS(url) {
 		result = attachedURL
+		header.Del(receipt.HeaderReceiptURL)
 		header[receipt.HeaderReceiptURL] = []string{url}
 	}
 }
@@ -63,6 +64,7 @@ func write(header http.Header, fields []receipt.HeaderField) {
 			header.Add(field.Name, field.Value)
 			continue
 		}
+		header.Del(field.Name) // another spelling of it would be a second field
 		header[field.Name] = []string{field.Value}
 	}
 }

@@ -151,10 +151,13 @@ func (f *fetcher) explain(err error, faults *faults) error {
 	return &receipt.Error{Code: faults.failed, Detail: "the server cannot be reached"}
 }
 
+// errBusy means that the origin was not asked, so that nothing was learnt of it.
+var errBusy = errors.New("issuer: busy")
+
 // spend takes one origin from the budget.
 func (f *fetcher) spend(now time.Time, faults *faults) error {
 	if !f.budget.AllowN(now, 1) {
-		return &receipt.Error{Code: faults.failed, Detail: "too many documents are fetched at this moment"}
+		return fmt.Errorf("%w: %w", errBusy, &receipt.Error{Code: faults.failed, Detail: "too many documents are fetched at this moment"})
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package issuer
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -83,6 +84,9 @@ func (s *shelf[V]) look(origin string) (k kept[V], fresh bool) {
 func (s *shelf[V]) ask(ctx context.Context, origin string) (V, error) {
 	before, fresh := s.look(origin)
 	value, lifetime, err := s.fetch(ctx, origin, before.value)
+	if errors.Is(err, errBusy) {
+		return value, err
+	}
 	now := s.now()
 	k := kept[V]{value: value, asked: now, until: now.Add(min(max(lifetime, keepLeast), keepMost))}
 	if err != nil {

@@ -190,4 +190,8 @@ func TestFetches_haveABudget(t *testing.T) {
 	if n := f.times(discovery.IssuerPath); n != 0 {
 		t.Error("the issuer was asked")
 	}
+	clock.advance(time.Second) // the budget is refilled, and nothing was learnt of the issuer
+	if _, err := r.Key(t.Context(), f.Origin, "k1"); err != nil {
+		t.Errorf("a moment later: %v", err)
+	}
 }

@@ -38,7 +38,7 @@ var (
 	// ErrNoKey means that the folder holds no key of the purpose asked for.
 	ErrNoKey = errors.New("keys: no such key")
 	// ErrExists means that an import would stand beside another key.
-	ErrExists = errors.New("keys: a key of this purpose exists")
+	ErrExists = errors.New("keys: there is one already")
 	// ErrAmbiguous means that two files claim the same purpose.
 	ErrAmbiguous = errors.New("keys: more than one key of this purpose")
 	// ErrPermissions means that the group or others may read a key.

@@ -17,12 +17,17 @@ import (
 type Notary struct {
 	Issuer *issuer.Issuer
 	Log    *Log
+	// Closed makes no more receipts; what was issued is proven all the same.
+	Closed bool
 }
 
 // Issue signs a receipt with these claims, which the issuer completes, and
-// appends its reference in the caller's transaction. Call Wake after the
-// commit. Refusals are *receipt.Error.
+// appends its reference in the caller's transaction; "" when Closed. Call Wake
+// after the commit. Refusals are *receipt.Error.
 func (n *Notary) Issue(ctx context.Context, tx *sql.Tx, claims *receipt.Claims) (string, error) {
+	if n.Closed {
+		return "", nil
+	}
 	issued, err := n.Issuer.Issue(*claims)
 	if err != nil {
 		return "", err
@@ -34,7 +39,7 @@ func (n *Notary) Issue(ctx context.Context, tx *sql.Tx, claims *receipt.Claims) 
 func (n *Notary) Wake() { n.Log.Wake() }
 
 // Evidence proves receipts that Issue made, in their order; nil while the log
-// has not come to all of them.
+// has not come to all of them, and without proofs where it does not know one.
 func (n *Notary) Evidence(ctx context.Context, receipts []string) (*agreement.Evidence, error) {
 	evidence := &agreement.Evidence{LogKey: n.Log.Key().String()}
 	for _, jws := range receipts {
@@ -49,14 +54,20 @@ func (n *Notary) Evidence(ctx context.Context, receipts []string) (*agreement.Ev
 		if !slices.Contains(evidence.IssuerKeys, key) {
 			evidence.IssuerKeys = append(evidence.IssuerKeys, key)
 		}
+		evidence.Receipts = append(evidence.Receipts, jws)
+	}
+	for _, jws := range receipts {
 		proof, err := n.prove(ctx, receipt.Reference(jws))
 		switch {
 		case errors.Is(err, ErrWaiting):
 			return nil, nil
+		case errors.Is(err, ErrUnknown): // it lies in the log that this server had under another name
+			evidence.LogKey, evidence.LogProofs = "", nil
+			return evidence, nil
 		case err != nil:
 			return nil, err
 		}
-		evidence.Receipts, evidence.LogProofs = append(evidence.Receipts, jws), append(evidence.LogProofs, proof)
+		evidence.LogProofs = append(evidence.LogProofs, proof)
 	}
 	return evidence, nil
 }

@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -39,39 +40,41 @@ func (l limits) object(value any) (*object, error) {
 	if !ok {
 		return nil, refuse(l.invalid, "", "not an object")
 	}
-	if err := l.check(value, 1, ""); err != nil {
-		return nil, err
+	if at, fault := l.check(value, 1); fault != "" {
+		return nil, refuse(l.invalid, at, "%s", fault)
 	}
 	return &object{code: l.invalid, members: members}, nil
 }
 
-func (l limits) check(value any, depth int, at string) error {
+// check finds what is beyond a limit, "" for nothing, and where. The pointer is
+// made on the way back: made for every value, it would repeat a long name for
+// each of them.
+func (l limits) check(value any, depth int) (at, fault string) {
 	switch v := value.(type) {
 	case string:
 		if len(v) > l.text {
-			return refuse(l.invalid, at, "a text of more than %d bytes", l.text)
+			return "", fmt.Sprintf("a text of more than %d bytes", l.text)
 		}
-		return nil
 	case map[string]any:
 		if depth > l.depth {
-			return refuse(l.invalid, at, "nested deeper than %d", l.depth)
+			return "", fmt.Sprintf("nested deeper than %d", l.depth)
 		}
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			if err := l.check(v[name], depth+1, below(at, name)); err != nil {
-				return err
+			if at, fault := l.check(v[name], depth+1); fault != "" {
+				return below("", name) + at, fault
 			}
 		}
 	case []any:
 		if depth > l.depth || len(v) > l.items {
-			return refuse(l.invalid, at, "nested deeper than %d or more than %d items", l.depth, l.items)
+			return "", fmt.Sprintf("nested deeper than %d or more than %d items", l.depth, l.items)
 		}
 		for i, item := range v {
-			if err := l.check(item, depth+1, below(at, strconv.Itoa(i))); err != nil {
-				return err
+			if at, fault := l.check(item, depth+1); fault != "" {
+				return below("", strconv.Itoa(i)) + at, fault
 			}
 		}
 	}
-	return nil
+	return "", ""
 }
 
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")

@@ -7,7 +7,8 @@
 // C2SP signed-note with Ed25519 keys, tlog-checkpoint, tlog-cosignature with
 // Ed25519 (cosignature/v1), tlog-proof v1, and the request of tlog-witness.
 // Stricter than they are: the origin of a checkpoint must be the name of the
-// log's key, sizes end at MaxSize, texts at MaxNote and MaxProof. Not
+// log's key, a key must be one that package receipt admits, a signature has one
+// spelling in base64, sizes end at MaxSize, texts at MaxNote and MaxProof. Not
 // implemented: ML-DSA-44 cosignatures, cosigned subtrees, meaning of extension
 // lines (they are signed with the rest and otherwise passed over).
 //

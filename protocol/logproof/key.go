@@ -15,6 +15,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/mod/sumdb/note"
+
+	"github.com/parleykit/parley/protocol/receipt"
 )
 
 // The types of keys, from the tables of C2SP signed-note and tlog-cosignature.
@@ -53,6 +55,10 @@ func newKey(name string, alg byte, public []byte) (Key, error) {
 	k := Key{name: name, alg: alg}
 	if !validName(name) || len(public) != len(k.public) {
 		return Key{}, fmt.Errorf("%w: key %.60q", ErrMalformed, name)
+	}
+	// Under a weak key there are signatures of texts that nobody signed.
+	if _, err := receipt.NewJWK(public, "").PublicKey(); err != nil {
+		return Key{}, fmt.Errorf("%w: key %.60q: %w", ErrMalformed, name, err)
 	}
 	copy(k.public[:], public)
 	return k, nil

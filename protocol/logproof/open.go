@@ -93,6 +93,9 @@ func openNote(signed string, log Key, known []note.Verifier) (text string, cosig
 	}
 	byLog := false
 	for _, signature := range opened.Sigs {
+		if !isStrict(signature.Base64) {
+			return "", nil, fmt.Errorf("%w: signature of %.60q in another spelling", ErrMalformed, signature.Name)
+		}
 		key, ok := keyOf(signature, known)
 		if ok && key.IsWitness() {
 			cosignatures = append(cosignatures, Cosignature{Key: key, Time: timeOf(signature)})
@@ -103,6 +106,13 @@ func openNote(signed string, log Key, known []note.Verifier) (text string, cosig
 		return "", nil, ErrSignature
 	}
 	return opened.Text, cosignatures, nil
+}
+
+// isStrict reports whether text is the one spelling of its bytes: the bits that
+// base64 leaves over are outside every signature, and anyone could change them.
+func isStrict(text string) bool {
+	_, err := base64.StdEncoding.Strict().DecodeString(text)
+	return err == nil
 }
 
 func keyOf(signature note.Signature, known []note.Verifier) (Key, bool) {
