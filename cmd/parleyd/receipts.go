@@ -98,8 +98,8 @@ func logWitnesses(configured []config.Witness) (witnesses []receiptlog.Witness, 
 	return witnesses, nil
 }
 
-// forPurposes lets who reads the relay's public pages say what for
-// (PEAC-Purpose), and gives who did a receipt of the answer.
+// forPurposes lets readers of the relay's public pages declare a purpose
+// (PEAC-Purpose), and gives those who did a receipt of the answer.
 func (s *server) forPurposes(routes []httpserver.Route) []httpserver.Route {
 	if s.notary == nil || s.notary.Closed {
 		return routes

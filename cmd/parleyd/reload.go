@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -73,7 +72,7 @@ func (r *reloader) reload() {
 
 func (r *reloader) apply() (pending []string, err error) {
 	if r.read == nil {
-		return nil, fmt.Errorf("the server was started without a file (-c)")
+		return nil, errors.New("the server was started without a file (-c)")
 	}
 	cfg, err := r.read()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // Header carries an Attestation as JSON in base64url without padding.
-const Header = "PEAC-Agent-Identity"
+const Header = receipt.HeaderAgentIdentity
 
 const (
 	attestationType = "peac/agent-identity"

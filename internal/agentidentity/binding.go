@@ -77,7 +77,7 @@ func (q *request) nonce() (string, error) {
 	if nonce != "" || err != nil {
 		return nonce, err
 	}
-	decoded, err := receipt.Decode(q.header.Get("PEAC-Receipt"))
+	decoded, err := receipt.Decode(q.header.Get(receipt.HeaderReceipt))
 	if err != nil { // none, or one that the recipient of it will refuse
 		return "", nil
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/parleykit/parley/internal/httpserver"
 	"github.com/parleykit/parley/protocol/canonical"
+	"github.com/parleykit/parley/protocol/receipt"
 )
 
 // label names a Client's signature in its fields.
@@ -47,12 +48,13 @@ type Client struct {
 // Sign adds the headers of a proof by this method, replacing those of an
 // earlier one. The request is otherwise complete: nothing that a signature
 // covers may change afterwards. A redirect needs a signature of its own. For
-// DPoP with an access token, the Authorization header is set before.
+// DPoP with an access token, the Authorization header is set before. Errors are
+// ErrClient, or ErrKey for a key of another kind.
 func (c *Client) Sign(req *http.Request, method Method) error {
 	if req.Header == nil {
 		req.Header = http.Header{}
 	}
-	for _, name := range [...]string{Header, NonceHeader, "DPoP", "Signature", "Signature-Input", "Content-Digest"} {
+	for _, name := range [...]string{Header, NonceHeader, receipt.HeaderDPoP, "Signature", "Signature-Input", "Content-Digest"} {
 		req.Header.Del(name)
 	}
 	origin, err := httpserver.ParseOrigin(req.URL.Scheme + "://" + cmp.Or(req.Host, req.URL.Host))
@@ -165,7 +167,7 @@ func (c *Client) signDPoP(m *message, proof *Proof, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrClient, err)
 	}
-	m.header.Set("DPoP", text)
+	m.header.Set(receipt.HeaderDPoP, text)
 	return c.attest(m.header, proof, now)
 }
 

@@ -62,7 +62,7 @@ func (v *Verifier) proveDPoP(q *request) (proven, error) {
 
 // dpopText is the JWT, from the DPoP header or from the attestation.
 func (q *request) dpopText() (string, error) {
-	text, err := only(q.header, "DPoP")
+	text, err := only(q.header, receipt.HeaderDPoP)
 	if err != nil {
 		return "", err
 	}

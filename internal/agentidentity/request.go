@@ -85,7 +85,7 @@ func (q *request) method() (Method, error) {
 		return q.proof().Method, nil
 	case q.isSigned():
 		return MessageSignature, nil
-	case len(q.header.Values("DPoP")) > 0:
+	case len(q.header.Values(receipt.HeaderDPoP)) > 0:
 		return DPoP, nil
 	case q.http.TLS != nil && len(q.http.TLS.PeerCertificates) > 0:
 		return MTLS, nil

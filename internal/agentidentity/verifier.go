@@ -20,7 +20,7 @@ import (
 const (
 	DefaultMaxAge  = 300 * time.Second
 	DefaultSkew    = 30 * time.Second
-	DefaultMaxBody = 1 << 20
+	DefaultMaxBody = 1 << 20 // bytes
 )
 
 // NoSkew is the Skew of a verifier whose clock and those of its peers agree.
@@ -40,7 +40,8 @@ type Options struct {
 	Methods []Method
 	// MaxAge is how old a proof may be, 60 s to 600 s; 0 means 300 s.
 	MaxAge time.Duration
-	// Skew is how far clocks may differ, up to 300 s; 0 means 30 s.
+	// Skew is how far clocks may differ, up to 300 s; 0 means 30 s, and
+	// NoSkew none.
 	Skew time.Duration
 	// MaxBody is the largest body in bytes that is read to check its digest; 0
 	// means 1 MiB.

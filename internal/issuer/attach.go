@@ -10,7 +10,7 @@ import (
 // Attachment says which answers get a receipt.
 type Attachment struct {
 	// Claims is what the receipt of an answer says, nil for none. It is asked
-	// once, just before the header is sent.
+	// once, just before the header is sent; required.
 	Claims func(r *http.Request, status int, header http.Header) *receipt.Claims
 	// URL keeps a receipt that is too large for a header field and says where it
 	// can be had, an https URL; "" where it cannot. nil means never.
@@ -38,7 +38,7 @@ func (i *Issuer) attach(a Attachment, header http.Header, r *http.Request, statu
 	issued, err := i.Issue(*claims)
 	if err != nil {
 		result = attachedFailed
-		i.opts.Logger.Error("an answer goes without its receipt", "path", r.URL.Path, "err", err)
+		i.opts.Logger.ErrorContext(r.Context(), "an answer goes without its receipt", "path", r.URL.Path, "err", err)
 		return
 	}
 	fields, err := receipt.NewCarrier(issued.JWS).ToHTTP()

@@ -116,11 +116,11 @@ func (id *identity) describe(origin httpserver.Origin, s Settings) (err error) {
 	id.document = discovery.Issuer{
 		Version: discovery.IssuerVersion, Issuer: id.name,
 		JWKSURI: origin.String() + KeySetPath, VerifyEndpoint: origin.String() + VerifyPath,
-		ReceiptVersions: []string{recordType}, Algorithms: []string{"EdDSA"},
+		ReceiptVersions: []string{receipt.RecordType}, Algorithms: []string{"EdDSA"},
 		SecurityContact: s.SecurityContact, RevokedKeys: s.Revoked,
 	}
 	capabilities := receipt.Capabilities{
-		SupportedKinds: []string{recordType}, CarrierFormats: []string{receipt.FormatEmbed, receipt.FormatReference},
+		SupportedKinds: []string{receipt.RecordType}, CarrierFormats: []string{receipt.FormatEmbed, receipt.FormatReference},
 	}
 	if !id.isDID() {
 		if id.issuerJSON, err = id.document.Encode(); err != nil {
@@ -134,9 +134,6 @@ func (id *identity) describe(origin httpserver.Origin, s Settings) (err error) {
 	id.capabilitiesJSON, err = discovery.EncodeCapabilities(&capabilities)
 	return err
 }
-
-// recordType is the kind of receipts that are made.
-const recordType = "interaction-record+jwt"
 
 func (id *identity) isDID() bool { return strings.HasPrefix(id.name, "did:") }
 

@@ -106,6 +106,16 @@ func (i *Issuer) Name() string { return i.current.Load().name }
 // KeySet is the keys that the issuer publishes now, the active one first.
 func (i *Issuer) KeySet() discovery.KeySet { return slices.Clone(i.current.Load().published) }
 
+// Key is the own key of that kid, also one that was retired or revoked since:
+// what a receipt was signed with does not change. Refusals are *receipt.Error.
+func (i *Issuer) Key(kid string) (receipt.JWK, error) {
+	key, err := findKey(i.current.Load().known, kid)
+	if err != nil {
+		return receipt.JWK{}, err
+	}
+	return receipt.NewJWK(key, kid), nil
+}
+
 // Issued is a receipt that was just made.
 type Issued struct {
 	JWS       string // compact

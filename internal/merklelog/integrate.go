@@ -47,6 +47,7 @@ func (l *Log) Wake() {
 }
 
 // CatchUp makes checkpoints of all that was appended before, as Run does.
+// ErrBroken.
 func (l *Log) CatchUp(ctx context.Context) error {
 	for {
 		due, err := l.due(ctx)

@@ -146,6 +146,7 @@ func (l *Log) Key() logproof.Key { return l.key }
 // Append stores an entry of LeafSize bytes in the caller's transaction; it is
 // in the log when that commits, and durable as it is. Call Wake afterwards. An
 // entry that is there already stays where it is: nothing happens then.
+// ErrInvalid for another size.
 //
 // The transaction is one of database.DB's Tx or Write. Transactions that
 // append do not wait for each other.

@@ -9,11 +9,14 @@
 //
 // Append takes part in the transaction of the act that the receipt is about, so
 // both are there or neither. A proof is there once a checkpoint covers the
-// entry, which Run makes within about a second.
+// entry, which Run makes within about a second. Run also asks the witnesses for
+// their cosignatures. A Notary issues receipts, appends them and proves them, for
+// a venue.
 //
 // Trust: paths come from anyone and are bounded. What is served is public: it
 // names nobody. References come from the program.
 //
-// Concurrency: a Log is safe for concurrent use, also by several processes with
-// one database and one key; Run may be called once at a time.
+// Concurrency: a Log, and a Notary whose fields are not changed, are safe for
+// concurrent use, also by several processes with one database and one key; Run
+// may be called once at a time.
 package receiptlog

@@ -76,7 +76,7 @@ func (l *Log) Run(ctx context.Context) error {
 }
 
 // ParseWitness reads the one-line key of a witness (a C2SP vkey) and its
-// submission prefix, an http or https URL.
+// submission prefix, an http or https URL, which is not looked at.
 func ParseWitness(key, url string) (Witness, error) {
 	k, err := logproof.ParseKey(key)
 	if err != nil {

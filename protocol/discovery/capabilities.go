@@ -15,6 +15,7 @@ var capabilitiesLimits = limits{
 
 // ParseCapabilities reads peac.json, which says what an origin without an Agent
 // Card can do. It names no keys: they are found through IssuerConfigURL.
+// Missing kinds are the current one. Refusals are *receipt.Error.
 func ParseCapabilities(data []byte) (*receipt.Capabilities, error) {
 	o, err := capabilitiesLimits.decodeJSON(data)
 	if err != nil {
@@ -37,7 +38,8 @@ func ParseCapabilities(data []byte) (*receipt.Capabilities, error) {
 	return c, nil
 }
 
-// EncodeCapabilities writes peac.json.
+// EncodeCapabilities writes peac.json. What ParseCapabilities would refuse is
+// refused with *receipt.Error.
 func EncodeCapabilities(c *receipt.Capabilities) ([]byte, error) {
 	if err := c.Check(); err != nil {
 		return nil, err

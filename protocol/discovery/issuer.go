@@ -31,7 +31,7 @@ const (
 
 // What is meant where a document says nothing.
 const (
-	defaultReceiptVersion = "interaction-record+jwt"
+	defaultReceiptVersion = receipt.RecordType
 	defaultAlgorithm      = "EdDSA"
 )
 

@@ -42,6 +42,7 @@ type Key struct {
 var _ note.Verifier = Key{}
 
 // LogKey is the key by which a log signs its checkpoints; name is its origin.
+// ErrMalformed, as of all that make a Key.
 func LogKey(name string, public ed25519.PublicKey) (Key, error) {
 	return newKey(name, algLog, public)
 }
@@ -73,6 +74,7 @@ func validName(name string) bool {
 
 // ParseKey reads the one-line form of a key, C2SP's vkey: the name, the key id
 // in 8 hex digits, and the type and key in base64, with a plus between them.
+// ErrMalformed.
 func ParseKey(text string) (Key, error) {
 	name, rest, _ := strings.Cut(text, "+")
 	_, encoded, _ := strings.Cut(rest, "+")
@@ -131,7 +133,8 @@ func cosigned(text string, at uint64) []byte {
 
 // Sign makes the signature line of a key over the text of a checkpoint, with
 // its line end. at, to the second, is the time in the cosignature of a witness;
-// a log's signature has none.
+// a log's signature has none. ErrMalformed where signer has another key; else the
+// error of signer.
 func Sign(text string, k Key, signer crypto.Signer, at time.Time) (line string, err error) {
 	if public, ok := signer.Public().(ed25519.PublicKey); !ok || !bytes.Equal(public, k.public[:]) {
 		return "", fmt.Errorf("%w: signer of %.60q has another key", ErrMalformed, k.name)

@@ -135,7 +135,7 @@ func timeOf(signature note.Signature) time.Time {
 }
 
 // Unverified reads a signed checkpoint without checking any signature, to find
-// out whose it claims to be.
+// out whose it claims to be. ErrMalformed.
 func Unverified(signed string) (Checkpoint, error) {
 	if len(signed) > MaxNote {
 		return Checkpoint{}, fmt.Errorf("%w: checkpoint of %d bytes", ErrMalformed, len(signed))

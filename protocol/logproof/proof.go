@@ -1,11 +1,13 @@
 package logproof
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
 	"strconv"
 	"strings"
 
+	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 )
 
@@ -27,6 +29,19 @@ func (p *Proof) String() string {
 		extra = "extra " + base64.StdEncoding.EncodeToString(p.Extra) + "\n"
 	}
 	return header + "\n" + extra + "index " + strconv.FormatInt(p.Index, 10) + "\n" + hashLines(p.Path) + "\n" + p.Checkpoint
+}
+
+// Alone is the proof without extra data and with the signature of the log's key
+// and no other: what others cosigned is not covered by anything that holds the
+// proof itself. ErrSignature.
+func (p *Proof) Alone(log Key) (*Proof, error) {
+	opened, err := note.Open([]byte(p.Checkpoint), note.VerifierList(log))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSignature, err)
+	}
+	text := bytes.NewBufferString(opened.Text)
+	fmt.Fprintf(text, "\n\u2014 %s %s\n", opened.Sigs[0].Name, opened.Sigs[0].Base64)
+	return &Proof{Index: p.Index, Path: p.Path, Checkpoint: text.String()}, nil
 }
 
 // ParseProof reads a proof and checks its form alone. ErrMalformed.

@@ -167,7 +167,7 @@ type Extension struct {
 // and whose keys are found by the document at issuerConfigURL.
 func NewExtension(issuerConfigURL string) (*Extension, error) {
 	params := &Capabilities{
-		SupportedKinds:  []string{recordType},
+		SupportedKinds:  []string{RecordType},
 		CarrierFormats:  []string{FormatEmbed, FormatReference},
 		IssuerConfigURL: issuerConfigURL,
 	}

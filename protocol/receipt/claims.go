@@ -21,45 +21,47 @@ const (
 type Claims struct {
 	PeacVersion     string          `json:"peac_version"`
 	Kind            string          `json:"kind"`
-	Type            string          `json:"type"` // domain/segment or scheme://…, at most 256
-	Issuer          string          `json:"iss"`  // an https origin or a DID, at most 2048
-	IssuedAt        int64           `json:"iat"`  // Unix seconds
-	ID              string          `json:"jti"`  // 1 to 256, unique at its issuer
-	Subject         string          `json:"sub,omitzero"`
+	Type            string          `json:"type"`             // domain/segment or scheme://…, at most 256
+	Issuer          string          `json:"iss"`              // an https origin or a DID, at most 2048
+	IssuedAt        int64           `json:"iat"`              // Unix seconds
+	ID              string          `json:"jti"`              // 1 to 256, unique at its issuer
+	Subject         string          `json:"sub,omitzero"`     // at most 2048
 	Pillars         []string        `json:"pillars,omitzero"` // ascending, each once
 	Actor           *Actor          `json:"actor,omitzero"`
 	Policy          *Policy         `json:"policy,omitzero"`
 	Representation  *Representation `json:"representation,omitzero"`
-	OccurredAt      string          `json:"occurred_at,omitzero"` // RFC 3339; never in a challenge
-	PurposeDeclared string          `json:"purpose_declared,omitzero"`
-	Extensions      map[string]any  `json:"extensions,omitzero"` // decoded JSON by domain/segment
+	OccurredAt      string          `json:"occurred_at,omitzero"`      // RFC 3339; never in a challenge
+	PurposeDeclared string          `json:"purpose_declared,omitzero"` // at most 256
+	Extensions      map[string]any  `json:"extensions,omitzero"`       // decoded JSON by domain/segment
 }
 
 // Actor is who acted, as far as the issuer knows (WIRE-0.2, section 3.4).
 type Actor struct {
-	ID         string `json:"id"`
-	ProofType  string `json:"proof_type"` // one of ProofTypes
-	Origin     string `json:"origin"`     // http or https, without a path
-	ProofRef   string `json:"proof_ref,omitzero"`
+	ID         string `json:"id"`                   // 1 to 256
+	ProofType  string `json:"proof_type"`           // one of ProofTypes
+	Origin     string `json:"origin"`               // http or https, without a path
+	ProofRef   string `json:"proof_ref,omitzero"`   // at most 2048
 	IntentHash string `json:"intent_hash,omitzero"` // sha256: and 64 hex digits
 }
 
-// Policy names the policy under which the record was made (section 3.2). Its
-// URI is a hint for people and is fetched by nobody on its own.
+// Policy names the policy under which the record was made (WIRE-0.2, section
+// 3.2). Its URI is a hint for people and is fetched by nobody on its own.
 type Policy struct {
-	Digest  string `json:"digest"`
-	URI     string `json:"uri,omitzero"`
-	Version string `json:"version,omitzero"`
+	Digest  string `json:"digest"`           // sha256: and 64 hex digits
+	URI     string `json:"uri,omitzero"`     // https, at most 2048
+	Version string `json:"version,omitzero"` // at most 256
 }
 
-// Representation describes the content the record is about (section 3.3).
+// Representation describes the content the record is about (WIRE-0.2,
+// section 3.3).
 type Representation struct {
-	ContentHash   string `json:"content_hash,omitzero"` // sha256: and 64 hex digits
-	ContentType   string `json:"content_type,omitzero"`
+	ContentHash   string `json:"content_hash,omitzero"`   // sha256: and 64 hex digits
+	ContentType   string `json:"content_type,omitzero"`   // a media type, at most 256
 	ContentLength *int64 `json:"content_length,omitzero"` // bytes
 }
 
-// Pillars lists the closed set of pillars in ascending order (section 7).
+// Pillars lists the closed set of pillars in ascending order (WIRE-0.2,
+// section 7).
 func Pillars() []string { return slices.Clone(pillars) }
 
 // ProofTypes lists the kinds of proof an Actor may name.

@@ -2,7 +2,8 @@ package receipt
 
 import "slices"
 
-// Code is an error code of the protocol's registry, such as "E_INVALID_FORMAT".
+// Code is an error code of the protocol's registry, such as "E_INVALID_FORMAT";
+// docs/spec/receipt.md has the table.
 type Code string
 
 // Codes of a receipt itself: its envelope, its claims, its verification.
@@ -28,7 +29,7 @@ const (
 	CodeInvalidIssuer          Code = "E_INVALID_ISSUER"
 	CodeInvalidSubject         Code = "E_INVALID_SUBJECT"
 	CodeNotYetValid            Code = "E_NOT_YET_VALID"
-	CodeReplay                 Code = "E_REPLAY_DETECTED"
+	CodeReplay                 Code = "E_REPLAY_DETECTED" // this project's own: the registry has none
 	CodeInvalidExtensionKey    Code = "E_INVALID_EXTENSION_KEY"
 	CodeExtensionSize          Code = "E_EXTENSION_SIZE_EXCEEDED"
 	CodeExtensionValue         Code = "E_EXTENSION_NON_JSON_VALUE"

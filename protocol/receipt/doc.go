@@ -9,7 +9,8 @@
 // frozen version 0.1, which is recognised and refused; other algorithms than
 // Ed25519; other DID methods; RFC 7797 unencoded payloads; revocation of a
 // single receipt, which the wire format leaves out; validity periods and
-// audiences, which a receipt does not have.
+// audiences, which a receipt does not have. docs/spec/receipt.md has the rules for
+// receipts, docs/spec/discovery.md those for carriers and purposes.
 //
 // Trust: a receipt may come from anyone. Its size is checked before anything is
 // decoded, its structure while it is read; a fault ends the reading. Verify

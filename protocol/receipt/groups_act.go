@@ -51,9 +51,7 @@ var consent = object(
 	may("jurisdiction", text(1, 16)),
 )
 
-var purposeGrammar = regexp.MustCompile(`^[a-z]([a-z0-9_-]*[a-z0-9])?(:[a-z]([a-z0-9_-]*[a-z0-9])?)?$`).MatchString
-
-func purposeToken(high int) rule { return form(high, "a purpose token", purposeGrammar) }
+func purposeToken(high int) rule { return form(high, "a purpose token", purposeHyphen.MatchString) }
 
 // purpose is what something is declared to be used for.
 var purpose = object(

@@ -5,7 +5,7 @@ import "strings"
 // Metadata of gRPC in its only spelling. Values are ASCII.
 const (
 	MetadataReceipt     = "peac-receipt"      // the compact JWS
-	MetadataReceiptType = "peac-receipt-type" // Type unless it is missing
+	MetadataReceiptType = "peac-receipt-type" // RecordType, or missing
 )
 
 // metadataBinary ends the names whose values gRPC encodes as bytes.
@@ -27,7 +27,7 @@ func FromGRPC(metadata map[string][]string) ([]Carrier, error) {
 		return nil, nil
 	case len(receipts) > 1 || len(types) > 1:
 		return nil, refuse(CodeVerifyInvalidTransport, "", "%d receipts and %d types, want one of each", len(receipts), len(types))
-	case len(types) == 1 && types[0] != recordType:
+	case len(types) == 1 && types[0] != RecordType:
 		return nil, refuse(CodeUnsupportedWireVersion, "", "another type of receipt")
 	}
 	c, err := fromText(receipts[0], TransportGRPC)
@@ -48,6 +48,6 @@ func (c *Carrier) ToGRPC() (map[string][]string, error) {
 	}
 	return map[string][]string{
 		MetadataReceipt:     {c.ReceiptJWS},
-		MetadataReceiptType: {recordType},
+		MetadataReceiptType: {RecordType},
 	}, nil
 }

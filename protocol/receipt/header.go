@@ -2,16 +2,17 @@ package receipt
 
 import "strings"
 
-// The header's typ of a receipt of this version and of the one before it.
-const (
-	recordType = "interaction-record+jwt"
-	legacyType = "peac-receipt/0.1"
-)
+// RecordType is the typ in the header of a receipt of this version, and the name
+// of its kind in documents.
+const RecordType = "interaction-record+jwt"
+
+// legacyType is the typ of the version before it.
+const legacyType = "peac-receipt/0.1"
 
 // header is what a receipt's header may say that matters.
 type header struct {
 	keyID string
-	typ   string // recordType, legacyType, "" when it is missing
+	typ   string // RecordType or legacyType; "" when it is missing
 }
 
 // refusedParameters may stand in no header, whatever their value (WIRE-0.2,
@@ -71,7 +72,7 @@ func readType(members map[string]any) (string, *Error) {
 	}
 	text, _ := value.(string)
 	switch typ := strings.TrimPrefix(lowerASCII(text), "application/"); typ {
-	case recordType, legacyType:
+	case RecordType, legacyType:
 		return typ, nil
 	}
 	return "", refuse(CodeInvalidFormat, "/typ", "header: not the type of a receipt")

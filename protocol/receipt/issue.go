@@ -29,7 +29,7 @@ func Issue(c *Claims, kid string, sign Signer) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	header, err := canonical.Marshal(map[string]string{"alg": "EdDSA", "kid": kid, "typ": recordType})
+	header, err := canonical.Marshal(map[string]string{"alg": "EdDSA", "kid": kid, "typ": RecordType})
 	if err != nil {
 		return "", fmt.Errorf("receipt: header: %w", err)
 	}

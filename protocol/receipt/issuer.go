@@ -12,7 +12,7 @@ var bareDID = regexp.MustCompile(`^did:[a-z0-9]+:[^#?/]+$`)
 // isIssuer reports whether s is an issuer in its one spelling: an https origin
 // or a DID without path, query and fragment (WIRE-0.2, section 8).
 func isIssuer(s string) bool {
-	if len(s) > 2048 {
+	if len(s) > maxIssuer {
 		return false
 	}
 	if strings.HasPrefix(s, "did:") {

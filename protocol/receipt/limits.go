@@ -14,6 +14,7 @@ const (
 	MaxExtensions = 64 << 10 // bytes of the extensions as they stand in the payload
 	MaxKeyID      = 256      // bytes of kid in a receipt that is read
 
+	maxIssuer       = 2048 // bytes of iss
 	maxIssuedString = 8192 // bytes of one string in a receipt that is written
 	maxIssuedKeyID  = 64   // ASCII characters of kid in a receipt that is written
 )

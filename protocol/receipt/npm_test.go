@@ -110,7 +110,7 @@ func verifiedByNPM(t *testing.T, question *npmQuestion, answer *npmAnswer) {
 			t.Errorf("refused: %s\n%s", theirs.Problem, theirs.Payload)
 			continue
 		}
-		if theirs.Ref != ours.Reference || theirs.KeyID != ours.KeyID || theirs.Type != recordType {
+		if theirs.Ref != ours.Reference || theirs.KeyID != ours.KeyID || theirs.Type != RecordType {
 			t.Errorf("got %s, %s, %s", theirs.Ref, theirs.KeyID, theirs.Type)
 		}
 		payload, err := payloadOf(&ours.Claims)

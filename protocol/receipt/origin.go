@@ -10,8 +10,8 @@ import (
 // documents found. What is no such URL is refused with
 // E_VERIFY_INSECURE_SCHEME_BLOCKED.
 func CanonicalOrigin(issuer string) (string, error) {
-	if len(issuer) > 2048 {
-		return "", refuse(CodeVerifyInsecureScheme, "", "an issuer of more than 2048 bytes")
+	if len(issuer) > maxIssuer {
+		return "", refuse(CodeVerifyInsecureScheme, "", "an issuer of more than %d bytes", maxIssuer)
 	}
 	u, err := url.Parse(issuer)
 	if err != nil || u.Host == "" {

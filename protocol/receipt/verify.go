@@ -125,7 +125,7 @@ func (e *envelope) claims() (*Claims, *Error) {
 func checkVersion(typ string, version any) *Error {
 	current := version == Version
 	switch {
-	case typ == legacyType && current, typ == recordType && !current:
+	case typ == legacyType && current, typ == RecordType && !current:
 		return refuse(CodeWireVersionMismatch, "/peac_version", "not the version that the header's typ stands for")
 	case !current:
 		return refuse(CodeUnsupportedWireVersion, "/peac_version", "only version %s is read", Version)

@@ -38,6 +38,8 @@ func findings(t *testing.T, behaviour, only string, patience time.Duration) []st
 	for _, r := range results {
 		if r.Verdict == conformance.Fail || r.Verdict == conformance.Warn {
 			found = append(found, r.Name)
+		} else if only != "*" {
+			t.Logf("%s, where %s: %s %s", r.Name, behaviour, r.Verdict, r.Detail)
 		}
 	}
 	return found

@@ -76,7 +76,7 @@ func StartHost(t testing.TB, handler http.Handler) *Host {
 	return h
 }
 
-// Dialer leads every name to this machine.
+// Dialer leads every name to the loopback address.
 func Dialer() *egress.Dialer {
 	return egress.New(egress.Options{AllowLoopback: true, Resolver: loopback{}})
 }
