@@ -88,7 +88,7 @@ func (s *endpoints) report(to Address, err error, now time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := endpoint{to.Scheme, to.Address}
-	if err == nil || errors.Is(err, ErrPermanent) {
+	if err == nil || errors.Is(err, ErrPermanent) || errors.Is(err, ErrRecipient) {
 		s.forget(key) // it answered
 		return now
 	}

@@ -42,7 +42,7 @@ func TestAddressRestsLongerAfterEachFailure(t *testing.T) {
 			t.Errorf("limited to %v: blocked for %v, want %v", limit.after, got, limit.want)
 		}
 	}
-	for _, err := range []error{nil, ErrPermanent} {
+	for _, err := range []error{nil, ErrPermanent, fmt.Errorf("%w: %w", ErrTransient, ErrRecipient)} {
 		s.report(to, ErrTransient, noon)
 		s.report(to, err, noon)
 		if !s.enter(to, noon).IsZero() {

@@ -65,6 +65,9 @@ type Poller interface {
 var (
 	ErrPermanent = errors.New("carrier: permanent failure") // trying again cannot help
 	ErrTransient = errors.New("carrier: transient failure") // trying again may help
+	// ErrRecipient beside ErrTransient means that the address answered and that
+	// only this recipient has to wait, such as for room in a full box.
+	ErrRecipient = errors.New("carrier: refused for this recipient")
 )
 
 // RateLimited is a transient failure that says when to try again.

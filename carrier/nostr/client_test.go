@@ -53,6 +53,8 @@ func TestRefusalsBecomeTypedErrors(t *testing.T) {
 		"auth-required: who are you":        carrier.ErrPermanent, // there is no key
 		"error: disk":                       carrier.ErrTransient,
 		"rate-limited: slow down":           carrier.ErrTransient,
+
+		"rate-limited: the recipient's box is full": carrier.ErrRecipient,
 		"something without a known pattern": carrier.ErrTransient,
 	} {
 		err := client.Publish(t.Context(), url, signed(t, key, 1, text))

@@ -43,6 +43,9 @@ func refusal(text string) error {
 	case "auth-required":
 		return errAuthRequired
 	case "rate-limited":
+		if strings.Contains(text, "recipient") {
+			return fmt.Errorf("%w: %w: relay refused: %s", carrier.ErrTransient, carrier.ErrRecipient, clip(text))
+		}
 		return fmt.Errorf("%w: relay refused: %s", &carrier.RateLimited{}, clip(text))
 	case "invalid":
 		if ofClocks(text) {

@@ -161,7 +161,7 @@ func (c *runCmd) Run(s *session) error {
 	logger := slog.New(handler)
 	observer, err := httpserver.New(httpserver.Options{MetricsListen: c.Metrics, Logger: logger})
 	if err != nil {
-		return &agent.Error{Code: agent.CodeUnavailable, Detail: err.Error()}
+		return c.busy(err)
 	}
 	a, err := s.openAgent(agent.Options{Home: home, PassphraseFile: s.flags.PassphraseFile, Logger: logger, Registerer: observer.Registry()})
 	if err != nil {
@@ -170,14 +170,15 @@ func (c *runCmd) Run(s *session) error {
 	}
 	group, ctx := errgroup.WithContext(s.ctx)
 	group.Go(func() error { return a.Run(ctx) })
-	group.Go(func() error { return c.busy(observer.Run(ctx)) })
+	group.Go(func() error { return observer.Run(ctx) })
 	return errors.Join(group.Wait(), a.Close())
 }
 
-// busy says what to change when the address for metrics is taken.
+// busy is why there is no listener for metrics, and what to change when its
+// address is taken.
 func (c *runCmd) busy(err error) error {
 	if !errors.Is(err, syscall.EADDRINUSE) {
-		return err
+		return &agent.Error{Code: agent.CodeUnavailable, Detail: err.Error()}
 	}
 	return &agent.Error{
 		Code: agent.CodeUnavailable, Detail: "another program listens at " + c.Metrics,
