@@ -44,25 +44,24 @@ func TestRefusalsBecomeTypedErrors(t *testing.T) {
 	})
 	client := newClient(t, nil)
 	for text, want := range map[string]error{
-		"accepted":                          nil,
-		"duplicate: have it":                nil,
-		"blocked: go away":                  carrier.ErrPermanent,
-		"invalid: no":                       carrier.ErrPermanent,
-		"restricted: no":                    carrier.ErrPermanent,
-		"pow: 24 bits":                      carrier.ErrPermanent,
-		"auth-required: who are you":        carrier.ErrPermanent, // there is no key
-		"error: disk":                       carrier.ErrTransient,
-		"rate-limited: slow down":           carrier.ErrTransient,
-
+		"accepted":                   nil,
+		"duplicate: have it":         nil,
+		"blocked: go away":           carrier.ErrPermanent,
+		"invalid: no":                carrier.ErrPermanent,
+		"restricted: no":             carrier.ErrPermanent,
+		"pow: 24 bits":               carrier.ErrPermanent,
+		"auth-required: who are you": carrier.ErrPermanent, // there is no key
+		"error: disk":                carrier.ErrTransient,
+		"rate-limited: slow down":    carrier.ErrTransient,
 		"rate-limited: the recipient's box is full": carrier.ErrRecipient,
-		"something without a known pattern": carrier.ErrTransient,
+		"something without a known pattern":         carrier.ErrTransient,
 	} {
 		err := client.Publish(t.Context(), url, signed(t, key, 1, text))
 		if want == nil && err != nil || want != nil && !errors.Is(err, want) {
 			t.Errorf("%q gives %v, want %v", text, err, want)
 		}
 		var limited *carrier.RateLimited
-		if strings.HasPrefix(text, "rate") != errors.As(err, &limited) {
+		if limits := strings.HasPrefix(text, "rate") && want != carrier.ErrRecipient; limits != errors.As(err, &limited) {
 			t.Errorf("%q: rate limit = %v", text, limited)
 		}
 	}
