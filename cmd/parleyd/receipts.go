@@ -116,7 +116,7 @@ func (s *server) forPurposes(routes []httpserver.Route) []httpserver.Route {
 // accessClaims say that a page was read, or was not to be; nil for a request
 // without a purpose.
 func accessClaims(r *http.Request, status int, header http.Header) *receipt.Claims {
-	applied := strings.Join(header[receipt.HeaderPurposeApplied], "")
+	applied := exactField(header, receipt.HeaderPurposeApplied)
 	if applied == "" {
 		return nil
 	}
@@ -132,6 +132,9 @@ func accessClaims(r *http.Request, status int, header http.Header) *receipt.Clai
 		}},
 	}
 }
+
+// exactField reads a field that the protocol spells in another way than net/http.
+func exactField(header http.Header, name string) string { return strings.Join(header[name], ",") }
 
 // receipts is the notary as the venue knows it; nil when there is none.
 func (s *server) receipts() venue.Receipts {

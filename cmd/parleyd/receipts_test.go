@@ -49,17 +49,14 @@ func TestWhoReadsForAPurposeGetsAReceipt(t *testing.T) {
 		if w.Code != want.status {
 			t.Errorf("purpose %q: status %d, want %d", purpose, w.Code, want.status)
 		}
-		jws := w.Header()[receipt.HeaderReceipt]
+		jws := exactField(w.Header(), receipt.HeaderReceipt)
 		if want.decision == "" {
-			if jws != nil {
+			if jws != "" {
 				t.Errorf("a receipt without a purpose: %v", jws)
 			}
 			continue
 		}
-		if len(jws) != 1 {
-			t.Fatalf("purpose %q: %d receipts in %v", purpose, len(jws), w.Header())
-		}
-		verified, err := iss.Verify(jws[0], receipt.VerifyOptions{})
+		verified, err := iss.Verify(jws, receipt.VerifyOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
