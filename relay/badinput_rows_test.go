@@ -255,7 +255,18 @@ func badEvents() []badInput {
 			sent: "an event, while the policy plugin hangs", answered: "`OK` false, `error: …` after the time of the plugin; the plugin is started again",
 			metric: `parley_relay_plugin_verdicts_total{verdict="timeout"}`, readOnly: true,
 			options: relay.Options{Plugin: &relay.Plugin{Command: []string{"sleep", "1000"}, Timeout: 100 * time.Millisecond}},
-			send:    func(a *attack) { a.refuse(newKey(a.t).note(nostr.Now(), ""), "error: the policy plugin") },
+			send: func(a *attack) { // refused as well while the plugin is not there yet
+				for range 100 {
+					r := a.publish(newKey(a.t).note(nostr.Now(), ""))
+					if r.ok || !strings.HasPrefix(r.text, "error: the policy plugin") {
+						a.t.Fatalf("got %v", r)
+					}
+					if strings.Contains(r.text, "in time") {
+						return
+					}
+					time.Sleep(20 * time.Millisecond)
+				}
+			},
 		},
 	}
 }
