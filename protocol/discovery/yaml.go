@@ -326,7 +326,7 @@ var (
 	yamlFalse  = []string{"false", "False", "FALSE"}
 	yamlNumber = regexp.MustCompile(`^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`)
 	// yamlUnfit are numbers that JSON lacks or that readers differ on.
-	yamlUnfit = regexp.MustCompile(`^([-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)|0[ox][0-9a-fA-F]+|[-+]?0[0-9]+)$`)
+	yamlUnfit = regexp.MustCompile(`^([-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)|[-+]?0[oOxXbB][0-9a-fA-F_]+|[-+]?0[0-9]+)$`)
 )
 
 // scalar gives a plain scalar its type.
