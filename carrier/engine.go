@@ -169,6 +169,8 @@ type Engine struct {
 	announcing atomic.Bool
 	pollPeriod time.Duration // longest time to notice what another process left behind
 
+	probes probes
+
 	storing  chan struct{} // a slot for each outcome on its way to the disk
 	sendMu   sync.Mutex
 	inFlight map[int64]int64 // outbox rows being sent, with the end of the lease on a shared database

@@ -78,6 +78,9 @@ func (e *Engine) receive(ctx context.Context, scheme string, wrap []byte, next C
 		e.logger.DebugContext(ctx, "wrap refused", "scheme", scheme, "err", err)
 		return envelope.Reason(err), nil
 	}
+	if e.probes.arrived(opened, scheme) {
+		return resultProbe, nil
+	}
 	var got receipt
 	err = e.db.Write(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
 		if got, err = e.store(ctx, tx, scheme, opened, now); err != nil || !got.keep {

@@ -23,11 +23,12 @@ const (
 	resultPartsFull    = "parts_full"    // beyond a bound of stored parts
 	resultFrame        = "frame"         // waits for the other frames of its wrap
 	resultFrameInvalid = "frame_invalid" // not a frame
+	resultProbe        = "probe"         // what Probe sent
 )
 
 var receiveResults = []string{
 	resultStored, resultRequest, resultAnswer, resultUnmatched, resultPart, resultDuplicate, resultRequestFull, resultPartsFull,
-	resultFrame, resultFrameInvalid,
+	resultFrame, resultFrameInvalid, resultProbe,
 }
 
 // Why frames were dropped.
