@@ -1,0 +1,274 @@
+package mqttbridge
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/parleykit/parley/carrier"
+	"github.com/parleykit/parley/internal/egress"
+)
+
+const (
+	// MaxPayload is the largest message that is handed on, in bytes: a wrap has at
+	// most 64 KiB, and a frame of it in text a third more.
+	MaxPayload = 96 << 10
+
+	waiting      = 1024            // messages that were read and are not handled
+	quiet        = time.Second     // after which a poll has read what was stored
+	refusedPause = 5 * time.Minute // before a broker that refused is asked again
+	shortLife    = 5 * time.Second // of a session that somebody else took over
+	takeovers    = 3               // such sessions in a row that are reported
+)
+
+// subscriber reads topics of one broker over one session, which the broker keeps
+// while it is away.
+type subscriber struct {
+	opts       *Options
+	metrics    *metrics
+	broker     string
+	inbox      Inbox
+	topics     []string
+	presence   string // empty: nothing is said
+	clientID   string
+	session    sync.Mutex // one connection at a time: a second would cut off the first
+	shortLived int        // sessions in a row; guarded by session
+}
+
+func newSubscriber(opts *Options, m *metrics, broker string, inbox Inbox) *subscriber {
+	return &subscriber{opts: opts, metrics: m, broker: broker, inbox: inbox, clientID: clientID(opts.Signer.PublicKey(), opts.Instance, broker)}
+}
+
+// clientID is the same in every life of a process, within the 23 characters that
+// every broker takes (MQTT 3.1.1, section 3.1.3.1).
+func clientID(pubkey, instance, broker string) string {
+	sum := sha256.Sum256([]byte(pubkey + "\n" + instance + "\n" + broker))
+	return "parley-" + hex.EncodeToString(sum[:8])
+}
+
+func (s *subscriber) add(topic string) {
+	if !slices.Contains(s.topics, topic) {
+		s.topics = append(s.topics, topic)
+	}
+}
+
+// dialer reaches the broker of an inbox: in this process, or as configured.
+func (i Inbox) dialer(d *egress.Dialer) func(context.Context, string, string) (net.Conn, error) {
+	if i.Dial == nil {
+		return d.DialContext
+	}
+	return func(ctx context.Context, _, _ string) (net.Conn, error) { return i.Dial(ctx) }
+}
+
+// listen reads until ctx ends. Not even a refusal ends it: the owner wants this
+// broker, and its operator may admit the key tomorrow.
+func (s *subscriber) listen(ctx context.Context, handle func(context.Context, arrived) error) {
+	for failures := 0; ctx.Err() == nil; failures++ {
+		began := s.opts.Now()
+		err := s.run(ctx, handle, false)
+		if ctx.Err() != nil {
+			return
+		}
+		if s.opts.Now().Sub(began) > time.Minute {
+			failures = 0
+		}
+		pause := s.opts.Reconnect.Delay(failures)
+		if errors.Is(err, carrier.ErrPermanent) {
+			pause = refusedPause
+		}
+		s.opts.Logger.WarnContext(ctx, "a broker does not deliver", "broker", s.broker, "retry_after", pause, "err", err)
+		sleep(ctx, pause)
+	}
+}
+
+// poll reads what is stored.
+func (s *subscriber) poll(ctx context.Context, handle func(context.Context, arrived) error) error {
+	return s.run(ctx, handle, true)
+}
+
+// run is one session: it connects, subscribes and hands on what comes, until the
+// connection is lost, ctx ends or, where once is true, nothing comes any more.
+func (s *subscriber) run(ctx context.Context, handle func(context.Context, arrived) error, once bool) error {
+	s.session.Lock()
+	defer s.session.Unlock()
+	queue := make(chan arrived, waiting)
+	ended := make(chan struct{})
+	conn, err := s.connect(ctx, func(m arrived) { s.enqueue(queue, ended, m) })
+	s.metrics.dials.WithLabelValues(roleSubscriber, dialResult(err)).Inc()
+	if err != nil {
+		return err
+	}
+	s.metrics.connections.WithLabelValues(roleSubscriber).Inc()
+	defer s.metrics.connections.WithLabelValues(roleSubscriber).Dec()
+	began := s.opts.Now()
+	activity, failed := make(chan struct{}, 1), make(chan error, 1)
+	var group sync.WaitGroup
+	stop := func() {
+		close(ended)
+		group.Wait() // what is being handled is acknowledged before the connection goes
+		s.farewell(conn)
+		conn.close()
+		s.noteLife(ctx, s.opts.Now().Sub(began))
+	}
+	defer stop()
+	for range s.opts.Handlers {
+		group.Go(func() { s.work(ctx, queue, ended, activity, failed, handle) })
+	}
+	if err := s.begin(ctx, conn); err != nil {
+		return err
+	}
+	return s.await(ctx, conn, activity, failed, once)
+}
+
+// await waits for the end of a session.
+func (s *subscriber) await(ctx context.Context, conn mqttConn, activity <-chan struct{}, failed <-chan error, once bool) error {
+	var silence <-chan time.Time
+	timer := time.NewTimer(quiet)
+	defer timer.Stop()
+	if once {
+		silence = timer.C
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-conn.lost():
+			return errLost
+		case err := <-failed:
+			return err // the next session brings it again
+		case <-activity:
+			timer.Reset(quiet)
+		case <-silence:
+			return nil
+		}
+	}
+}
+
+// begin subscribes, again in each session: a broker may have forgotten.
+func (s *subscriber) begin(ctx context.Context, conn mqttConn) error {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.ConnectTimeout)
+	defer cancel()
+	if err := conn.subscribe(ctx, s.topics); err != nil {
+		return err
+	}
+	if s.presence == "" {
+		return nil
+	}
+	return conn.publish(ctx, s.presence, true, []byte(presenceOnline))
+}
+
+// What stands on a presence topic.
+const (
+	presenceOnline  = "online"
+	presenceOffline = "offline"
+)
+
+func (s *subscriber) farewell(conn mqttConn) {
+	if s.presence == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.publish(ctx, s.presence, true, []byte(presenceOffline)) // else the will says it
+}
+
+func (s *subscriber) connect(ctx context.Context, handle func(arrived)) (mqttConn, error) {
+	c := connecting{
+		broker: s.broker, clientID: s.clientID, tls: s.inbox.Credential.config(s.broker), handle: handle,
+		dial: s.inbox.dialer(s.opts.Dialer), connectTimeout: s.opts.ConnectTimeout, keepAlive: s.opts.KeepAlive,
+	}
+	if s.presence != "" {
+		c.will = &will{s.presence, presenceOffline}
+	}
+	var err error
+	if c.username = s.inbox.Credential.Username; c.username != "" {
+		c.password, err = s.inbox.Credential.password()
+	} else {
+		c.username = s.opts.Signer.PublicKey()
+		c.password, err = loginPassword(s.opts.Signer, s.broker, s.clientID, s.opts.Now())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", carrier.ErrTransient, err)
+	}
+	return dialPaho(ctx, c)
+}
+
+// enqueue takes a message from the client library, which must not be held up for
+// long: what comes with QoS 0 is dropped when too much waits, what comes with QoS 1
+// is bounded by the broker's own window.
+func (s *subscriber) enqueue(queue chan<- arrived, ended <-chan struct{}, m arrived) {
+	if len(m.payload) > MaxPayload {
+		s.metrics.received.WithLabelValues(receivedTooLarge).Inc()
+		m.ack()
+		return
+	}
+	if m.once {
+		select {
+		case queue <- m:
+		default:
+			s.metrics.received.WithLabelValues(receivedOverflow).Inc()
+		}
+		return
+	}
+	select {
+	case queue <- m:
+	case <-ended:
+	}
+}
+
+// work hands on messages and acknowledges those that were taken. One that was not
+// ends the session, since MQTT has no other way to ask for it again.
+func (s *subscriber) work(ctx context.Context, queue <-chan arrived, ended <-chan struct{}, activity chan<- struct{}, failed chan<- error, handle func(context.Context, arrived) error) {
+	for {
+		select {
+		case <-ended:
+			return
+		case m := <-queue:
+			err := handle(ctx, m)
+			if err == nil {
+				m.ack()
+				s.metrics.received.WithLabelValues(receivedHanded).Inc()
+			} else {
+				s.metrics.received.WithLabelValues(receivedKept).Inc()
+				select {
+				case failed <- fmt.Errorf("handling a message: %w", err):
+				default:
+				}
+			}
+			select {
+			case activity <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// noteLife reports sessions that end as soon as they begin, which is what two
+// clients with one id do to each other.
+func (s *subscriber) noteLife(ctx context.Context, life time.Duration) {
+	if life > shortLife || ctx.Err() != nil {
+		s.shortLived = 0
+		return
+	}
+	if s.shortLived++; s.shortLived%takeovers == 0 {
+		s.metrics.takeovers.Inc()
+		s.opts.Logger.WarnContext(ctx, "sessions end as soon as they begin: does another process use this client id?",
+			"broker", s.broker, "client_id", s.clientID)
+	}
+}
+
+// sleep waits for d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
