@@ -20,7 +20,9 @@ type Address struct {
 }
 
 // String is the address as ParseAddress reads it.
-func (a Address) String() string { return a.Broker + "/" + a.Topic }
+func (a Address) String() string {
+	return a.Broker + (&url.URL{Path: "/" + a.Topic}).EscapedPath()
+}
 
 // ports are those of addresses that name none.
 var ports = map[string]string{"mqtts": "8883", "mqtt": "1883"}
@@ -52,7 +54,7 @@ func split(text string) (broker, topic string, err error) {
 		return "", "", badAddress("too long")
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || strings.Contains(text, "#") {
+	if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || strings.Contains(text, "#") {
 		return "", "", badAddress("not mqtts://host/topic")
 	}
 	port := ports[u.Scheme]

@@ -2,6 +2,7 @@ package mqttbridge
 
 import (
 	"errors"
+	"net"
 	"strings"
 	"testing"
 
@@ -22,7 +23,7 @@ func TestParseAddress_hasOneSpelling(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"", "mqtts://", "mqtts://host", "mqtts://host/", "mqtt://broker.example/a", "https://host/a", "mqtts://user:pw@host/a",
+		"", "mqtts://", "mqtts://:8883/a", "mqtts://host", "mqtts://host/", "mqtt://broker.example/a", "https://host/a", "mqtts://user:pw@host/a",
 		"mqtts://host/a?x=1", "mqtts://host/a#b", "mqtts://host/a/+/b", "mqtts://host/a/%23", "mqtts://host/$SYS/a", "mqtts://host/%24share/g/a",
 		"mqtts://host/a//b", "mqtts://host//a", "mqtts://host/a/", "mqtts://host/a%00", "mqtts://host/a%0a", "mqtts://host/" + strings.Repeat("a", 300),
 	} {
@@ -58,11 +59,33 @@ func FuzzParseAddress(f *testing.F) {
 		if err != nil {
 			return
 		}
+		if again, err := ParseAddress(at.String()); err != nil || again != at {
+			t.Errorf("%q becomes %q becomes %q, %v", text, at, again, err)
+		}
 		if strings.ContainsAny(at.Topic, "+#\x00") || strings.HasPrefix(at.Topic, "$") || at.Topic == "" {
 			t.Errorf("%q has the topic %q", text, at.Topic)
 		}
-		if strings.HasPrefix(at.Broker, "mqtt://") && !strings.Contains(at.Broker, "localhost") && !strings.Contains(at.Broker, "127.") && !strings.Contains(at.Broker, "[::") {
+		host, _, err := net.SplitHostPort(hostPort(at.Broker))
+		if ip := net.ParseIP(host); err != nil || strings.HasPrefix(at.Broker, "mqtt://") && host != "localhost" && !ip.IsLoopback() {
 			t.Errorf("%q is %q without encryption", text, at.Broker)
+		}
+	})
+}
+
+func FuzzTopic(f *testing.F) {
+	for _, seed := range [][2]string{{"agents/{recipient}/in", "abc"}, {"{recipient}", "$SYS"}, {"a/{x}", "+"}, {"a{", "}"}, {"{recipient}{recipient}", "a/b"}} {
+		f.Add(seed[0], seed[1])
+	}
+	f.Fuzz(func(t *testing.T, template, value string) {
+		topic, err := Topic(template, map[string]string{"recipient": value})
+		if err != nil {
+			return
+		}
+		switch {
+		case len(topic) > maxTopic, strings.ContainsAny(topic, "+#\x00"), strings.HasPrefix(topic, "$"):
+			t.Errorf("%q with %q is %q", template, value, topic)
+		case strings.Count(topic, "/") != strings.Count(template, "/"):
+			t.Errorf("%q with %q has other levels: %q", template, value, topic)
 		}
 	})
 }

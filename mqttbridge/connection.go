@@ -13,12 +13,15 @@ type mqttConn interface {
 	// publish sends with QoS 1 and returns when the broker has acknowledged. An
 	// error says nothing about whether the broker has got it.
 	publish(ctx context.Context, topic string, retained bool, payload []byte) error
-	// subscribe asks for filters with QoS 1; errRefused when the broker denies one.
+	// subscribe asks for filters with QoS 1, at most maxFilters of them; errRefused
+	// when the broker denies one.
 	subscribe(ctx context.Context, filters []string) error
 	// lost is closed once the connection is over, however it ended.
 	lost() <-chan struct{}
-	// close ends the connection.
+	// close ends the connection in order, so that the broker publishes no will.
 	close()
+	// abort ends the connection at once, whatever is under way.
+	abort()
 }
 
 // arrived is one message from a broker. ack tells the broker that it need not send

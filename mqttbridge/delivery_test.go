@@ -3,18 +3,20 @@ package mqttbridge_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/nbd-wtf/go-nostr"
 
-	"github.com/parleykit/parley/carrier"
-	"github.com/parleykit/parley/internal/egress"
+	"github.com/parleykit/parley/internal/keys"
 	"github.com/parleykit/parley/internal/networktest"
 	"github.com/parleykit/parley/mqttbridge"
 	"github.com/parleykit/parley/mqttbridge/mqtttest"
+	"github.com/parleykit/parley/protocol/canonical"
 	"github.com/parleykit/parley/protocol/envelope"
 	"github.com/parleykit/parley/protocol/message"
 )
@@ -32,53 +34,95 @@ func TestTwoAgentsTalkOverMosquitto(t *testing.T) {
 	wantAll(t, alice, bob, want)
 }
 
-// Another client sees on the topic exactly the bytes that were sealed.
+// Another client sees on the topic exactly the bytes that were sealed, up to the
+// largest wrap, and the carrier reads the same.
 func TestTheBytesOnTheTopicAreTheWrap(t *testing.T) {
-	broker := mqtttest.StartMosquitto(t)
 	oracle, err := exec.LookPath("mosquitto_sub")
 	if err != nil {
 		t.Skip("mosquitto_sub is not installed (Debian package mosquitto-clients)")
 	}
-	bob := newKey(t)
-	topic := mqttbridge.InboxTopic(bob.PublicKey())
-	_, port, _ := strings.Cut(broker.Addr, ":")
+	broker := mqtttest.StartMosquitto(t, "log_type all")
+	alice, bob := newKey(t), newKey(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var out bytes.Buffer
-	sub := exec.CommandContext(ctx, oracle, "-h", "127.0.0.1", "-p", port, "-q", "1", "-C", "1", "-t", topic, "-N")
+	host, port, _ := strings.Cut(broker.Addr, ":")
+	sub := exec.CommandContext(ctx, oracle, "-h", host, "-p", port, "-q", "1", "-C", "2", "-t", mqttbridge.InboxTopic(bob.PublicKey()), "-F", "%j")
 	sub.Stdout = &out
 	if err := sub.Start(); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() string {
-		if strings.Contains(broker.Log(), "SUBSCRIBE") || strings.Contains(broker.Log(), "connected") {
+		if strings.Contains(broker.Log(), "Sending SUBACK") {
 			return ""
 		}
-		return "mosquitto_sub has not connected"
+		return "mosquitto_sub has not subscribed"
 	})
-	time.Sleep(200 * time.Millisecond) // its SUBSCRIBE follows its CONNECT
-	alice := newKey(t)
-	c, err := mqttbridge.New(mqttbridge.Options{Signer: alice, Dialer: egress.New(egress.Options{AllowLoopback: true})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	m, err := message.New(message.TypeText, alice.PublicKey(), bob.PublicKey(), message.Text{Text: strings.Repeat("x", 10_000)}, time.Now(), time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wraps, err := envelope.Seal(m, alice, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Send(ctx, carrier.Address{Scheme: "mqtt", Address: broker.URL + "/" + topic}, wraps[0].Bytes); err != nil {
-		t.Fatal(err)
+	got := receive(t, newCarrier(t, bob, listening(bob, broker.URL)))
+	c := newCarrier(t, alice)
+	want := [][]byte{seal(t, alice, bob, strings.Repeat("x", 10_000)), wrapOfSize(t, alice, bob, 64<<10)}
+	for _, wrap := range want {
+		if err := c.Send(ctx, inboxAt(broker.URL, bob), wrap); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case data := <-got:
+			if !bytes.Equal(data, wrap) {
+				t.Errorf("%d bytes were handed on and differ from the %d sent", len(data), len(wrap))
+			}
+		case <-ctx.Done():
+			t.Fatal("the wrap was not handed on")
+		}
 	}
 	if err := sub.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(out.Bytes(), wraps[0].Bytes) {
-		t.Errorf("%d bytes on the topic differ from the %d sealed", out.Len(), len(wraps[0].Bytes))
+	lines := json.NewDecoder(&out)
+	for i, wrap := range want {
+		var seen struct {
+			Payload string
+			QoS     int
+			Retain  int
+		}
+		if err := lines.Decode(&seen); err != nil {
+			t.Fatal(err)
+		}
+		if seen.Payload != string(wrap) || seen.QoS != 1 || seen.Retain != 0 {
+			t.Errorf("wrap %d: %d bytes on the topic, QoS %d, retain %d; %d were sent", i, len(seen.Payload), seen.QoS, seen.Retain, len(wrap))
+		}
+	}
+}
+
+// seal makes the one wrap of a text.
+func seal(t testing.TB, from, to *keys.Nostr, text string) []byte {
+	t.Helper()
+	m, err := message.New(message.TypeText, from.PublicKey(), to.PublicKey(), message.Text{Text: text}, time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wraps, err := envelope.Seal(m, from, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wraps[0].Bytes
+}
+
+// wrapOfSize is an event of exactly so many bytes that looks like a wrap.
+func wrapOfSize(t testing.TB, from, to *keys.Nostr, size int) []byte {
+	t.Helper()
+	ev := nostr.Event{Kind: envelope.KindWrap, CreatedAt: nostr.Now(), Tags: nostr.Tags{{"p", to.PublicKey()}}}
+	for {
+		if err := from.Sign(&ev); err != nil {
+			t.Fatal(err)
+		}
+		data, err := canonical.EncodeEvent(&ev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(data) == size {
+			return data
+		}
+		ev.Content = strings.Repeat("A", len(ev.Content)+size-len(data))
 	}
 }
 

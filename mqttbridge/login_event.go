@@ -1,6 +1,7 @@
 package mqttbridge
 
 import (
+	"crypto/rand"
 	"fmt"
 	"time"
 
@@ -27,7 +28,8 @@ const clientTag = "client"
 func loginPassword(signer Signer, broker, clientID string, now time.Time) (string, error) {
 	ev := nostr.Event{
 		Kind: httpauth.Kind, CreatedAt: nostr.Timestamp(now.Unix()),
-		Tags: nostr.Tags{{"u", broker}, {clientTag, clientID}},
+		Tags:    nostr.Tags{{"u", broker}, {clientTag, clientID}},
+		Content: rand.Text(), // two logins within a second are two events
 	}
 	if err := signer.Sign(&ev); err != nil {
 		return "", fmt.Errorf("mqttbridge: signing the login: %w", err)

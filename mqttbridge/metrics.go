@@ -1,8 +1,9 @@
 package mqttbridge
 
 import (
+	"errors"
+
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // Labels of the metrics, closed sets.
@@ -14,6 +15,9 @@ const (
 	dialRefused = "refused" // the broker or the egress rule does not want us
 	dialFailed  = "failed"
 
+	publishAcknowledged = "acknowledged"
+	publishFailed       = "failed" // the broker may have it all the same
+
 	receivedHanded   = "handed"
 	receivedTooLarge = "too_large" // never handed on
 	receivedOverflow = "overflow"  // QoS 0 while too many waited
@@ -23,25 +27,28 @@ const (
 type metrics struct {
 	connections *prometheus.GaugeVec   // role
 	dials       *prometheus.CounterVec // role, result
+	published   *prometheus.CounterVec // result
 	received    *prometheus.CounterVec // result
 	takeovers   prometheus.Counter
 }
 
 func newMetrics(registerer prometheus.Registerer) *metrics {
-	f := promauto.With(registerer)
 	m := &metrics{
-		connections: f.NewGaugeVec(prometheus.GaugeOpts{
+		connections: registered(registerer, prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "parley_mqtt_connections", Help: "Open connections to brokers, by what they are for.",
-		}, []string{"role"}),
-		dials: f.NewCounterVec(prometheus.CounterOpts{
+		}, []string{"role"})),
+		dials: registered(registerer, prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "parley_mqtt_dials_total", Help: "Connections tried to brokers, by what they are for and result.",
-		}, []string{"role", "result"}),
-		received: f.NewCounterVec(prometheus.CounterOpts{
+		}, []string{"role", "result"})),
+		published: registered(registerer, prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "parley_mqtt_published_total", Help: "Messages given to brokers, by whether they were acknowledged.",
+		}, []string{"result"})),
+		received: registered(registerer, prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "parley_mqtt_received_total", Help: "Messages that brokers sent, by what became of them.",
-		}, []string{"result"}),
-		takeovers: f.NewCounter(prometheus.CounterOpts{
-			Name: "parley_mqtt_takeovers_total", Help: "Sessions that end again and again as soon as they begin: somebody else uses the same client id.",
-		}),
+		}, []string{"result"})),
+		takeovers: registered(registerer, prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "parley_mqtt_takeovers_total", Help: "Times that sessions were lost again and again soon after they began: somebody else uses the same client id.",
+		})),
 	}
 	for _, role := range []string{rolePublisher, roleSubscriber} {
 		m.connections.WithLabelValues(role)
@@ -49,8 +56,27 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			m.dials.WithLabelValues(role, result)
 		}
 	}
+	for _, result := range []string{publishAcknowledged, publishFailed} {
+		m.published.WithLabelValues(result)
+	}
 	for _, result := range []string{receivedHanded, receivedTooLarge, receivedOverflow, receivedKept} {
 		m.received.WithLabelValues(result)
 	}
 	return m
+}
+
+// registered is the collector, or the equal one that is registered already: a process
+// may have several sides, which count together.
+func registered[C prometheus.Collector](registerer prometheus.Registerer, c C) C {
+	if registerer == nil {
+		return c
+	}
+	err := registerer.Register(c)
+	if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
+		return already.ExistingCollector.(C)
+	}
+	if err != nil {
+		panic(err) // as promauto does: it is a mistake of the program
+	}
+	return c
 }

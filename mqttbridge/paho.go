@@ -20,6 +20,7 @@ const (
 	qos          = 1
 	writeTimeout = 15 * time.Second
 	pingTimeout  = 10 * time.Second
+	goodbye      = 250 // milliseconds until what was written must have left
 )
 
 var (
@@ -33,6 +34,9 @@ type pahoConn struct {
 	client mqtt.Client
 	gone   chan struct{}
 	once   sync.Once
+
+	mu  sync.Mutex
+	raw net.Conn // nil before it is open
 }
 
 // dialPaho connects and logs in. errLogin, which is a carrier.ErrPermanent too, when
@@ -49,13 +53,13 @@ func dialPaho(ctx context.Context, c connecting) (mqttConn, error) {
 		SetKeepAlive(c.keepAlive).SetPingTimeout(pingTimeout).SetWriteTimeout(writeTimeout).SetConnectTimeout(c.connectTimeout).
 		SetConnectionLostHandler(func(mqtt.Client, error) { p.end() }).
 		SetDefaultPublishHandler(func(_ mqtt.Client, m mqtt.Message) { c.take(m) })
-	opts.SetCustomOpenConnectionFn(func(*url.URL, mqtt.ClientOptions) (net.Conn, error) { return open(ctx, c) })
+	opts.SetCustomOpenConnectionFn(func(*url.URL, mqtt.ClientOptions) (net.Conn, error) { return p.open(ctx, c) })
 	if c.will != nil {
 		opts.SetWill(c.will.topic, c.will.payload, qos, true)
 	}
 	p.client = mqtt.NewClient(opts)
 	if err := p.wait(ctx, p.client.Connect()); err != nil {
-		p.close()
+		p.abort()
 		return nil, connectError(err)
 	}
 	return p, nil
@@ -63,12 +67,22 @@ func dialPaho(ctx context.Context, c connecting) (mqttConn, error) {
 
 // open connects, with TLS where the broker has it. The library's own way would
 // neither end with ctx nor go through the egress rule.
-func open(ctx context.Context, c connecting) (net.Conn, error) {
+func (p *pahoConn) open(ctx context.Context, c connecting) (net.Conn, error) {
 	raw, err := c.dial(ctx, "tcp", hostPort(c.broker))
-	if err != nil || c.tls == nil {
-		return raw, err
+	if err == nil && c.tls != nil {
+		raw, err = secure(ctx, raw, c.tls)
 	}
-	return secure(ctx, raw, c.tls)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ctx.Err() != nil { // nobody waits for it any more
+		_ = raw.Close()
+		return nil, context.Cause(ctx)
+	}
+	p.raw = raw
+	return bounded(raw), nil
 }
 
 // pahoScheme is the broker as the library names it; only the connection function
@@ -83,9 +97,20 @@ func (c *connecting) take(m mqtt.Message) {
 	c.handle(arrived{m.Topic(), m.Payload(), m.Retained(), m.Qos() == 0, m.Ack})
 }
 
-// publish implements mqttConn.
+// publish implements mqttConn. The library itself waits while the broker reads
+// nothing, and has no notion of ctx.
 func (p *pahoConn) publish(ctx context.Context, topic string, retained bool, payload []byte) error {
-	err := p.wait(ctx, p.client.Publish(topic, qos, retained, payload))
+	begun := make(chan mqtt.Token, 1)
+	go func() { begun <- p.client.Publish(topic, qos, retained, payload) }()
+	var err error
+	select {
+	case token := <-begun:
+		err = p.wait(ctx, token)
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-p.gone:
+		err = errLost
+	}
 	if err != nil {
 		return fmt.Errorf("%w: mqtt: publishing: %w", carrier.ErrTransient, err)
 	}
@@ -130,8 +155,18 @@ func (p *pahoConn) end() { p.once.Do(func() { close(p.gone) }) }
 
 // close implements mqttConn.
 func (p *pahoConn) close() {
-	p.client.Disconnect(0)
+	p.client.Disconnect(goodbye)
+	p.abort()
+}
+
+// abort implements mqttConn.
+func (p *pahoConn) abort() {
 	p.end()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.raw != nil {
+		_ = p.raw.Close()
+	}
 }
 
 // connectError sorts why a connection was not made.

@@ -31,6 +31,7 @@ type publishers struct {
 	closed bool
 	all    map[string]*publisher
 	own    map[string]Inbox // brokers that are listened to, by address
+	signer Signer           // logs in to those of own; nil is a key that is thrown away
 	nobody map[string]bool  // brokers that want no login by key
 }
 
@@ -60,23 +61,28 @@ func (p *publishers) publish(ctx context.Context, broker string, m publication) 
 		return err
 	}
 	defer p.leave(broker, one)
+	err = p.publishIn(ctx, broker, one, m)
+	p.metrics.published.WithLabelValues(publishResult(err)).Inc()
+	return err
+}
+
+// publishIn publishes within the window of a connection.
+func (p *publishers) publishIn(ctx context.Context, broker string, one *publisher, m publication) error {
 	select {
 	case one.window <- struct{}{}:
 		defer func() { <-one.window }()
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return fmt.Errorf("%w: mqtt: too many publishes wait for this broker: %w", carrier.ErrTransient, context.Cause(ctx))
 	}
 	conn, err := p.connected(ctx, broker, one)
 	if err != nil {
 		return err
 	}
-	if err := conn.publish(ctx, m.topic, m.retained, m.payload); err != nil {
-		if ctx.Err() != nil { // it may never be acknowledged: the connection is of no use any more
-			conn.close()
-		}
-		return err
+	err = conn.publish(ctx, m.topic, m.retained, m.payload)
+	if err != nil { // the library keeps the message until it is acknowledged, so neither must live on
+		conn.abort()
 	}
-	return nil
+	return err
 }
 
 // enter finds the broker's publisher and keeps it from being closed.
@@ -136,7 +142,7 @@ func (p *publishers) drop(broker string, one *publisher) {
 		one.idle.Stop()
 	}
 	if one.conn != nil {
-		one.conn.close()
+		go one.conn.close()
 	}
 }
 
@@ -207,21 +213,26 @@ func (p *publishers) connect(ctx context.Context, broker string) (mqttConn, erro
 		c.username = credential.Username
 		return dialPaho(ctx, c)
 	}
-	return p.connectByKey(ctx, c)
+	signer := p.signer
+	if !own || signer == nil {
+		key, err := keys.GenerateNostr()
+		if err != nil {
+			return nil, fmt.Errorf("%w: mqtt: %w", carrier.ErrTransient, err)
+		}
+		signer = key
+	}
+	return p.connectByKey(ctx, c, signer)
 }
 
-func (p *publishers) connectByKey(ctx context.Context, c connecting) (mqttConn, error) {
+func (p *publishers) connectByKey(ctx context.Context, c connecting, key Signer) (mqttConn, error) {
 	p.mu.Lock()
 	nobody := p.nobody[c.broker]
 	p.mu.Unlock()
 	if nobody {
 		return dialPaho(ctx, c)
 	}
-	key, err := keys.GenerateNostr()
-	if err != nil {
-		return nil, fmt.Errorf("%w: mqtt: %w", carrier.ErrTransient, err)
-	}
 	anonymous := c
+	var err error
 	c.username = key.PublicKey()
 	if c.password, err = loginPassword(key, c.broker, c.clientID, p.opts.Now()); err != nil {
 		return nil, fmt.Errorf("%w: %w", carrier.ErrTransient, err)
@@ -248,4 +259,11 @@ func dialResult(err error) string {
 		return dialRefused
 	}
 	return dialFailed
+}
+
+func publishResult(err error) string {
+	if err == nil {
+		return publishAcknowledged
+	}
+	return publishFailed
 }

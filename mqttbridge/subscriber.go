@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"net"
 	"slices"
 	"sync"
@@ -20,25 +21,26 @@ const (
 	// most 64 KiB, and a frame of it in text a third more.
 	MaxPayload = 96 << 10
 
-	waiting      = 1024            // messages that were read and are not handled
+	waiting      = 128             // messages that were read and are not handled
+	maxFilters   = 256             // of one SUBSCRIBE
 	quiet        = time.Second     // after which a poll has read what was stored
 	refusedPause = 5 * time.Minute // before a broker that refused is asked again
-	shortLife    = 5 * time.Second // of a session that somebody else took over
-	takeovers    = 3               // such sessions in a row that are reported
+	takeovers    = 4               // sessions lost within a minute that are reported
 )
 
 // subscriber reads topics of one broker over one session, which the broker keeps
 // while it is away.
 type subscriber struct {
-	opts       *Options
-	metrics    *metrics
-	broker     string
-	inbox      Inbox
-	topics     []string
-	presence   string // empty: nothing is said
-	clientID   string
-	session    sync.Mutex // one connection at a time: a second would cut off the first
-	shortLived int        // sessions in a row; guarded by session
+	opts     *Options
+	metrics  *metrics
+	broker   string
+	inbox    Inbox
+	topics   []string
+	presence string // empty: nothing is said
+	ordered  bool   // the messages of a topic are handled one after the other
+	clientID string
+	session  sync.Mutex  // one connection at a time: a second would cut off the first
+	losses   []time.Time // of the last minute; guarded by session
 }
 
 func newSubscriber(opts *Options, m *metrics, broker string, inbox Inbox) *subscriber {
@@ -97,37 +99,64 @@ func (s *subscriber) poll(ctx context.Context, handle func(context.Context, arri
 func (s *subscriber) run(ctx context.Context, handle func(context.Context, arrived) error, once bool) error {
 	s.session.Lock()
 	defer s.session.Unlock()
-	queue := make(chan arrived, waiting)
+	queues := s.queues()
 	ended := make(chan struct{})
-	conn, err := s.connect(ctx, func(m arrived) { s.enqueue(queue, ended, m) })
+	var order ackOrder
+	conn, err := s.connect(ctx, func(m arrived) {
+		m.ack = order.next(m.ack)
+		s.enqueue(queues[lane(m.topic, len(queues))], ended, m)
+	})
 	s.metrics.dials.WithLabelValues(roleSubscriber, dialResult(err)).Inc()
 	if err != nil {
 		return err
 	}
 	s.metrics.connections.WithLabelValues(roleSubscriber).Inc()
 	defer s.metrics.connections.WithLabelValues(roleSubscriber).Dec()
-	began := s.opts.Now()
-	activity, failed := make(chan struct{}, 1), make(chan error, 1)
+	activity := make(chan struct{}, 1)
+	life, fail := context.WithCancelCause(ctx) // of the session; what is being handled may end later
+	defer fail(nil)
 	var group sync.WaitGroup
 	stop := func() {
 		close(ended)
 		group.Wait() // what is being handled is acknowledged before the connection goes
 		s.farewell(conn)
 		conn.close()
-		s.noteLife(ctx, s.opts.Now().Sub(began))
 	}
 	defer stop()
-	for range s.opts.Handlers {
-		group.Go(func() { s.work(ctx, queue, ended, activity, failed, handle) })
+	for i := range s.opts.Handlers {
+		group.Go(func() { s.work(ctx, queues[i%len(queues)], ended, activity, fail, handle) })
 	}
-	if err := s.begin(ctx, conn); err != nil {
-		return err
+	if err = s.begin(life, conn); err == nil {
+		err = s.await(life, conn, activity, once)
 	}
-	return s.await(ctx, conn, activity, failed, once)
+	if errors.Is(err, errLost) {
+		s.noteLoss(ctx)
+	}
+	return err
+}
+
+// queues are one for all handlers, or one for each where order counts.
+func (s *subscriber) queues() []chan arrived {
+	n := 1
+	if s.ordered {
+		n = s.opts.Handlers
+	}
+	queues := make([]chan arrived, n)
+	for i := range queues {
+		queues[i] = make(chan arrived, waiting/n)
+	}
+	return queues
+}
+
+// lane is the queue of a topic, always the same.
+func lane(topic string, n int) int {
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(topic))
+	return int(sum.Sum32() % uint32(n))
 }
 
 // await waits for the end of a session.
-func (s *subscriber) await(ctx context.Context, conn mqttConn, activity <-chan struct{}, failed <-chan error, once bool) error {
+func (s *subscriber) await(ctx context.Context, conn mqttConn, activity <-chan struct{}, once bool) error {
 	var silence <-chan time.Time
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
@@ -140,8 +169,6 @@ func (s *subscriber) await(ctx context.Context, conn mqttConn, activity <-chan s
 			return context.Cause(ctx)
 		case <-conn.lost():
 			return errLost
-		case err := <-failed:
-			return err // the next session brings it again
 		case <-activity:
 			timer.Reset(quiet)
 		case <-silence:
@@ -152,15 +179,22 @@ func (s *subscriber) await(ctx context.Context, conn mqttConn, activity <-chan s
 
 // begin subscribes, again in each session: a broker may have forgotten.
 func (s *subscriber) begin(ctx context.Context, conn mqttConn) error {
-	ctx, cancel := context.WithTimeout(ctx, s.opts.ConnectTimeout)
-	defer cancel()
-	if err := conn.subscribe(ctx, s.topics); err != nil {
-		return err
+	for filters := range slices.Chunk(s.topics, maxFilters) {
+		if err := s.within(ctx, func(ctx context.Context) error { return conn.subscribe(ctx, filters) }); err != nil {
+			return err
+		}
 	}
 	if s.presence == "" {
 		return nil
 	}
-	return conn.publish(ctx, s.presence, true, []byte(presenceOnline))
+	return s.within(ctx, func(ctx context.Context) error { return conn.publish(ctx, s.presence, true, []byte(presenceOnline)) })
+}
+
+// within gives one exchange with the broker as long as a connection may take.
+func (s *subscriber) within(ctx context.Context, exchange func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.ConnectTimeout)
+	defer cancel()
+	return exchange(ctx)
 }
 
 // What stands on a presence topic.
@@ -223,24 +257,21 @@ func (s *subscriber) enqueue(queue chan<- arrived, ended <-chan struct{}, m arri
 }
 
 // work hands on messages and acknowledges those that were taken. One that was not
-// ends the session, since MQTT has no other way to ask for it again.
-func (s *subscriber) work(ctx context.Context, queue <-chan arrived, ended <-chan struct{}, activity chan<- struct{}, failed chan<- error, handle func(context.Context, arrived) error) {
+// ends the session, since MQTT has no other way to ask for it again; what follows it
+// in the queue comes again behind it.
+func (s *subscriber) work(ctx context.Context, queue <-chan arrived, ended <-chan struct{}, activity chan<- struct{}, fail context.CancelCauseFunc, handle func(context.Context, arrived) error) {
 	for {
 		select {
 		case <-ended:
 			return
 		case m := <-queue:
-			err := handle(ctx, m)
-			if err == nil {
-				m.ack()
-				s.metrics.received.WithLabelValues(receivedHanded).Inc()
-			} else {
+			if err := handle(ctx, m); err != nil {
 				s.metrics.received.WithLabelValues(receivedKept).Inc()
-				select {
-				case failed <- fmt.Errorf("handling a message: %w", err):
-				default:
-				}
+				fail(fmt.Errorf("handling a message: %w", err))
+				return
 			}
+			m.ack()
+			s.metrics.received.WithLabelValues(receivedHanded).Inc()
 			select {
 			case activity <- struct{}{}:
 			default:
@@ -249,18 +280,18 @@ func (s *subscriber) work(ctx context.Context, queue <-chan arrived, ended <-cha
 	}
 }
 
-// noteLife reports sessions that end as soon as they begin, which is what two
-// clients with one id do to each other.
-func (s *subscriber) noteLife(ctx context.Context, life time.Duration) {
-	if life > shortLife || ctx.Err() != nil {
-		s.shortLived = 0
+// noteLoss reports sessions that are lost again and again, which is what two clients
+// with one id do to each other.
+func (s *subscriber) noteLoss(ctx context.Context) {
+	now := s.opts.Now()
+	s.losses = slices.DeleteFunc(s.losses, func(at time.Time) bool { return now.Sub(at) > time.Minute })
+	if s.losses = append(s.losses, now); len(s.losses) < takeovers {
 		return
 	}
-	if s.shortLived++; s.shortLived%takeovers == 0 {
-		s.metrics.takeovers.Inc()
-		s.opts.Logger.WarnContext(ctx, "sessions end as soon as they begin: does another process use this client id?",
-			"broker", s.broker, "client_id", s.clientID)
-	}
+	s.losses = nil
+	s.metrics.takeovers.Inc()
+	s.opts.Logger.WarnContext(ctx, "sessions are lost soon after they begin: does another process use this client id?",
+		"broker", s.broker, "client_id", s.clientID)
 }
 
 // sleep waits for d or until ctx ends.

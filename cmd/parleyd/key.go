@@ -100,7 +100,7 @@ func publicName(dir *keys.Dir, file keys.File) (string, error) {
 			return "", err
 		}
 		return "kid " + issuer.KeyID(key.PublicKey()), nil
-	case keys.Venue:
+	case keys.Venue, keys.Bridge:
 		key, err := dir.OpenNostr(file)
 		if err != nil {
 			return "", err

@@ -41,6 +41,10 @@ type Config struct {
 	Venue Venue `yaml:"venue"`
 	// Receipts are issued for accepted acts.
 	Receipts Receipts `yaml:"receipts"`
+	// Carrier, MQTT and Ntfy are the carriers beside the relay.
+	Carrier Carrier `yaml:"carrier"`
+	MQTT    MQTT    `yaml:"mqttbridge"`
+	Ntfy    Ntfy    `yaml:"ntfybridge"`
 	// Egress is what outgoing connections may reach.
 	Egress Egress `yaml:"egress"`
 }
@@ -258,7 +262,13 @@ func Default() Config {
 		},
 		Venue:    Venue{Enabled: true, Relays: []string{}, Hosts: Auto, HostsListed: []PublicKey{}, DailyCap: 50, KeepDays: 365},
 		Receipts: Receipts{Enabled: true, Usage: "conditional", Purposes: []string{"index", "inference", "search", "user_action"}, Revoked: []RevokedKey{}, Witnesses: []Witness{}, WitnessLogs: []string{}},
-		Egress:   Egress{Allow: []Allow{}},
+		Carrier:  Carrier{HTTPS: true, HTTPSQuota: 10000, HTTPSQuotaSize: 256 << 20},
+		MQTT: MQTT{
+			Broker:  Broker{Enabled: true, Listen: "127.0.0.1:8483", MaxClients: 4096, MaxClientsPerIP: 256},
+			Bridges: []MQTTBridge{},
+		},
+		Ntfy:   Ntfy{Bridges: []NtfyBridge{}},
+		Egress: Egress{Allow: []Allow{}},
 	}
 }
 

@@ -53,6 +53,9 @@ func (c *Config) Validate() error {
 	}
 	c.Relay.validate(&m)
 	c.Venue.validate(&m)
+	c.Carrier.validate(&m)
+	c.MQTT.validate(&m)
+	c.Ntfy.validate(&m)
 	if c.Venue.Enabled && !c.Relay.Enabled && len(c.Venue.Relays) == 0 {
 		m.add("venue.relays", "needs a relay, since the own one is not enabled")
 	}

@@ -29,9 +29,10 @@ const (
 	Slot       Purpose = "slot"
 	Server     Purpose = "server"
 	Witness    Purpose = "witness"
+	Bridge     Purpose = "bridge"
 )
 
-var purposes = []Purpose{Agent, Venue, Issuer, Attester, Checkpoint, OPRF, DKIM, Token, Undo, Slot, Server, Witness}
+var purposes = []Purpose{Agent, Venue, Issuer, Attester, Checkpoint, OPRF, DKIM, Token, Undo, Slot, Server, Witness, Bridge}
 
 // Errors of this package. None of them ever carries a secret.
 var (

@@ -27,12 +27,7 @@ type Mosquitto struct {
 func StartMosquitto(t testing.TB, lines ...string) *Mosquitto {
 	t.Helper()
 	path := find(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close()
+	addr := freePort(t)
 	_, port, _ := net.SplitHostPort(addr)
 	dir := t.TempDir()
 	m := &Mosquitto{Addr: addr, URL: "mqtt://" + addr, config: filepath.Join(dir, "mosquitto.conf"), log: filepath.Join(dir, "log")}
@@ -53,6 +48,17 @@ func StartMosquitto(t testing.TB, lines ...string) *Mosquitto {
 // every change.
 func Persistent(dir string) []string {
 	return []string{"persistence true", "persistence_location " + dir + "/", "autosave_on_changes true", "autosave_interval 1"}
+}
+
+// freePort is a loopback address that nobody listens on.
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
 }
 
 func find(t testing.TB) string {

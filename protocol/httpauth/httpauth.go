@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -81,13 +83,38 @@ func (v *Verifier) Verify(header string, req Request) (pubkey string, err error)
 		return "", err
 	}
 	now := v.now()
-	if err := check(ev, req, now); err != nil {
+	if err := check(ev, req.tags(), now); err != nil {
 		return "", fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	if req.Allow != nil && !req.Allow(ev.PubKey) {
 		return ev.PubKey, ErrForbidden
 	}
 	return ev.PubKey, v.use(ev, now)
+}
+
+// VerifyEvent checks an event that stands somewhere else than in a header, such as a
+// password. data is its JSON of at most 8 KiB; each tag of want stands in it once,
+// with one of the values. It returns the key and succeeds once for each event.
+func (v *Verifier) VerifyEvent(data []byte, want map[string][]string) (pubkey string, err error) {
+	var ev nostr.Event
+	if len(data) > maxHeader || json.Unmarshal(data, &ev) != nil {
+		return "", fmt.Errorf("%w: it is not an event", ErrInvalid)
+	}
+	now := v.now()
+	if err := check(&ev, want, now); err != nil {
+		return "", fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return ev.PubKey, v.use(&ev, now)
+}
+
+// tags are those that an event for the request has.
+func (r Request) tags() map[string][]string {
+	want := map[string][]string{"u": r.URL, "method": {r.Method}}
+	if r.Body != nil {
+		sum := sha256.Sum256(r.Body)
+		want["payload"] = []string{hex.EncodeToString(sum[:])}
+	}
+	return want
 }
 
 // parse reads the event out of the header.
@@ -111,7 +138,7 @@ func parse(header string) (*nostr.Event, error) {
 }
 
 // check is every check but those of the key and of the second use.
-func check(ev *nostr.Event, req Request, now time.Time) error {
+func check(ev *nostr.Event, want map[string][]string, now time.Time) error {
 	if !canonical.IsHex(ev.ID, 32) || !canonical.IsHex(ev.PubKey, 32) || !canonical.IsHex(ev.Sig, 64) || len(ev.Tags) > maxTags {
 		return errors.New("it is not an event")
 	}
@@ -121,15 +148,10 @@ func check(ev *nostr.Event, req Request, now time.Time) error {
 		return fmt.Errorf("its kind is not %d", Kind)
 	case at.Before(now.Add(-Window)) || at.After(now.Add(Window)):
 		return errors.New("created_at is more than a minute from this server's clock")
-	case !one(ev, "u", req.URL...):
-		return errors.New("its u tag is not the URL")
-	case !one(ev, "method", req.Method):
-		return errors.New("its method tag is not the method")
 	}
-	if req.Body != nil {
-		sum := sha256.Sum256(req.Body)
-		if !one(ev, "payload", hex.EncodeToString(sum[:])) {
-			return errors.New("its payload tag is not the SHA-256 of the body")
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if !one(ev, name, want[name]...) {
+			return fmt.Errorf("its %s tag is not %s", name, meanings[name])
 		}
 	}
 	if !ev.CheckID() {
@@ -139,6 +161,11 @@ func check(ev *nostr.Event, req Request, now time.Time) error {
 		return errors.New("the signature is wrong")
 	}
 	return nil
+}
+
+// meanings say what the tags are compared with.
+var meanings = map[string]string{
+	"u": "the URL", "method": "the method", "payload": "the SHA-256 of the body", "client": "the client id",
 }
 
 // one reports whether the event has the tag once, with one of the values.
