@@ -51,6 +51,29 @@ func Open(wrap []byte, me Keyer, now time.Time) (*Opened, error) {
 	return opened, nil
 }
 
+// Outside is what anybody can read of a wrap.
+type Outside struct {
+	ID        string    // of the wrap, 64 lowercase hex
+	Recipient string    // 64 lowercase hex
+	Expires   time.Time // always after now
+}
+
+// Inspect checks all of a wrap that needs no key, as Open does first: the exact
+// bytes, kind, the one recipient, expiration, id and signature. It is for those who
+// store wraps for others.
+func Inspect(wrap []byte, now time.Time) (Outside, error) {
+	outer, err := parseWrap(wrap)
+	if err != nil {
+		return Outside{}, err
+	}
+	recipient, _ := onlyTag(outer.Tags, "p")
+	if !canonical.IsHex(recipient, 32) {
+		return Outside{}, ErrRecipient
+	}
+	expires, err := checkWrap(outer, recipient, now)
+	return Outside{outer.ID, recipient, expires}, err
+}
+
 // parseWrap reads a wrap and insists on its one spelling: what EncodeEvent
 // would write.
 func parseWrap(wrap []byte) (*nostr.Event, error) {
