@@ -44,7 +44,7 @@ func sameKeys(ts *testscript.TestScript, _ bool, args []string) {
 
 func configOf(data string) *config.Config {
 	cfg := config.Default()
-	cfg.Data, cfg.Listen, cfg.Metrics.Listen = data, "127.0.0.1:0", "127.0.0.1:0"
+	cfg.Data, cfg.Listen, cfg.Metrics.Listen, cfg.MQTT.Broker.Listen = data, "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	return &cfg
 }
 

@@ -95,7 +95,7 @@ func crashConfig(t *testing.T, database string) (path, origin string) {
 	}
 	defer l.Close()
 	folder := t.TempDir()
-	text := fmt.Sprintf("data: %s\nlisten: %s\nmetrics: {listen: \"\"}\nvenue: {daily_cap: 10000}\n",
+	text := fmt.Sprintf("data: %s\nlisten: %s\nmetrics: {listen: \"\"}\nmqttbridge: {broker: {listen: \"127.0.0.1:0\"}}\nvenue: {daily_cap: 10000}\n",
 		filepath.Join(folder, "data"), l.Addr())
 	if database != "" {
 		address, err := url.Parse(database)

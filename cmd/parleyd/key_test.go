@@ -39,7 +39,7 @@ func serveOnce(t *testing.T, cfg *config.Config) (s *server, stop func()) {
 
 func TestRotatedServerKey_isFollowedByNobodyUntilItsOwnerTrustsIt(t *testing.T) {
 	cfg := config.Default()
-	cfg.Data, cfg.Listen, cfg.Metrics.Listen = t.TempDir(), "127.0.0.1:0", ""
+	cfg.Data, cfg.Listen, cfg.Metrics.Listen, cfg.MQTT.Broker.Listen = t.TempDir(), "127.0.0.1:0", "", "127.0.0.1:0"
 	if err := os.Chmod(cfg.Data, 0o700); err != nil {
 		t.Fatal(err)
 	}

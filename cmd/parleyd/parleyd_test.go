@@ -116,7 +116,7 @@ func fetch(ts *testscript.TestScript, _ bool, args []string) {
 func startServer(t *testing.T, change func(*config.Config)) *server {
 	t.Helper()
 	cfg := config.Default()
-	cfg.Data, cfg.Listen, cfg.Metrics.Listen = t.TempDir(), "127.0.0.1:0", "127.0.0.1:0"
+	cfg.Data, cfg.Listen, cfg.Metrics.Listen, cfg.MQTT.Broker.Listen = t.TempDir(), "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	if err := os.Chmod(cfg.Data, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -85,6 +85,9 @@ func (r *reloader) apply() (pending []string, err error) {
 	if err := s.reconfigureRelay(cfg); err != nil {
 		return nil, errors.Join(err, s.reconfigureIssuer(r.holds))
 	}
+	if err := s.noteRecipients(cfg); err != nil {
+		return nil, err
+	}
 	r.holds = cfg
 	return needRestart(s.cfg, cfg), nil
 }

@@ -179,7 +179,7 @@ func TestAServerWithTheKeysOfAnotherOneIsRefusedItsDatabase(t *testing.T) {
 	if err := os.RemoveAll(cfg.KeysDir()); err != nil {
 		t.Fatal(err)
 	}
-	cfg.Listen, cfg.Metrics.Listen = "127.0.0.1:0", "127.0.0.1:0"
+	cfg.Listen, cfg.Metrics.Listen, cfg.MQTT.Broker.Listen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	_, err := compose(t.Context(), cfg, slog.New(slog.DiscardHandler))
 	if !errors.Is(err, venue.ErrOtherVenue) || !strings.Contains(err.Error(), "give this server the keys of that venue") {
 		t.Errorf("a server with other keys on the database: %v", err)

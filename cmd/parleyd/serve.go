@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -17,6 +18,7 @@ import (
 	"github.com/parleykit/parley/internal/httpserver"
 	"github.com/parleykit/parley/internal/keys"
 	"github.com/parleykit/parley/internal/receiptlog"
+	"github.com/parleykit/parley/mqttbridge"
 	"github.com/parleykit/parley/protocol/canonical"
 	"github.com/parleykit/parley/protocol/wellknown"
 	"github.com/parleykit/parley/relay"
@@ -29,16 +31,21 @@ type service interface {
 
 // server is the composed process.
 type server struct {
-	cfg      *config.Config
-	logger   *slog.Logger
-	http     *httpserver.Server
-	keys     *keys.Dir
-	dialer   *egress.Dialer
-	relay    *relay.Relay       // nil when it is not enabled
-	db       *database.DB       // nil when no part needs it
-	notary   *receiptlog.Notary // nil when no receipts are issued
-	services []service
-	closers  []func() error // in the order of opening
+	cfg    *config.Config
+	logger *slog.Logger
+	http   *httpserver.Server
+	keys   *keys.Dir
+	dialer *egress.Dialer
+	relay  *relay.Relay // nil when it is not enabled
+	// recipients are those of section relay; a nil slice is everybody
+	recipients atomic.Pointer[[]string]
+	db         *database.DB       // nil when no part needs it
+	notary     *receiptlog.Notary // nil when no receipts are issued
+	broker     *mqttbridge.Broker // nil when it is not enabled
+	brokerURL  string             // how the parts of this server name it
+	carriers   []wellknown.Carrier
+	services   []service
+	closers    []func() error // in the order of opening
 }
 
 // serve composes the parts and runs them until ctx ends. read reads the
@@ -81,7 +88,7 @@ func compose(ctx context.Context, cfg *config.Config, logger *slog.Logger) (s *s
 		Self:          &egress.Self{Host: s.http.Origin().Host(), Dial: s.http.Dial},
 		Registerer:    s.http.Registry(),
 	})
-	if cfg.Venue.Enabled || cfg.Receipts.Enabled {
+	if cfg.Venue.Enabled || cfg.Receipts.Enabled || cfg.Carrier.HTTPS || len(cfg.MQTT.Bridges)+len(cfg.Ntfy.Bridges) > 0 {
 		if err := s.openDatabase(ctx); err != nil {
 			return s, err
 		}
@@ -90,6 +97,15 @@ func compose(ctx context.Context, cfg *config.Config, logger *slog.Logger) (s *s
 		if err := s.addReceipts(ctx); err != nil {
 			return s, err
 		}
+	}
+	if err := s.noteRecipients(cfg); err != nil {
+		return s, err
+	}
+	if err := s.addMailbox(ctx); err != nil {
+		return s, err
+	}
+	if err := s.addBroker(); err != nil {
+		return s, err
 	}
 	if cfg.Relay.Enabled {
 		if err := s.addRelay(ctx); err != nil {
@@ -142,6 +158,7 @@ func (s *server) addDocument() error {
 	doc := wellknown.Document{
 		Origin:   s.http.Origin().String(),
 		Name:     s.cfg.Relay.Name,
+		Carriers: s.carriers,
 		IssuedAt: canonical.At(time.Now()),
 	}
 	if s.cfg.Relay.Enabled {

@@ -12,8 +12,10 @@ import (
 	"github.com/nbd-wtf/go-nostr"
 
 	"github.com/parleykit/parley/carrier"
+	"github.com/parleykit/parley/carrier/https"
 	carriernostr "github.com/parleykit/parley/carrier/nostr"
 	"github.com/parleykit/parley/internal/keys"
+	"github.com/parleykit/parley/mqttbridge"
 	"github.com/parleykit/parley/protocol/canonical"
 	"github.com/parleykit/parley/protocol/card"
 	"github.com/parleykit/parley/protocol/message"
@@ -37,10 +39,15 @@ func (s *server) addVenue(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	book := &cardBook{carrier: nostrCarrier, relays: relays}
+	carriers, err := s.venueCarriers(ctx, key)
+	if err != nil {
+		return err
+	}
+	carriers = append([]carrier.Carrier{nostrCarrier}, carriers...)
+	book := &cardBook{carrier: nostrCarrier, relays: relays, usable: carriers}
 	var v *venue.Venue // made after the engine that carries its messages
 	engine, err := carrier.New(ctx, carrier.Options{
-		DB: s.db, Keyer: key, Carriers: []carrier.Carrier{nostrCarrier}, Resolve: book.addresses,
+		DB: s.db, Keyer: key, Carriers: carriers, Resolve: book.addresses,
 		Handle: func(ctx context.Context, tx *sql.Tx, in *carrier.Incoming) error { return v.Handle(ctx, tx, in) },
 		IsMember: func(ctx context.Context, tx *sql.Tx, pubkey string, m *message.Message) bool {
 			return v.IsMember(ctx, tx, pubkey, m)
@@ -63,6 +70,34 @@ func (s *server) addVenue(ctx context.Context) error {
 	}
 	s.services = append(s.services, engine, v)
 	return nil
+}
+
+// venueCarriers are the ways beside the relays by which the venue is reached: its own
+// mailbox and broker, within the process.
+func (s *server) venueCarriers(ctx context.Context, key *keys.Nostr) (list []carrier.Carrier, err error) {
+	if s.cfg.Carrier.HTTPS {
+		c, err := https.New(ctx, https.Options{
+			Inboxes: []string{s.http.Origin().String()}, Signer: key, Dialer: s.dialer, DB: s.db,
+			Logger: s.logger, Registerer: s.http.Registry(),
+		})
+		if err != nil {
+			return nil, err
+		}
+		s.closers = append(s.closers, func() error { c.Close(); return nil })
+		list = append(list, c)
+	}
+	if s.broker != nil {
+		c, err := mqttbridge.New(mqttbridge.Options{
+			Inboxes: []mqttbridge.Inbox{s.inbox(key.PublicKey())}, Signer: key, Dialer: s.dialer, Instance: instance(s.cfg.Data),
+			Logger: s.logger, Registerer: s.http.Registry(),
+		})
+		if err != nil {
+			return nil, err
+		}
+		s.closers = append(s.closers, func() error { c.Close(); return nil })
+		list = append(list, c)
+	}
+	return list, nil
 }
 
 // proposalLimits let every host propose up to its daily cap and be told when it
@@ -100,6 +135,7 @@ func (s *server) venueRelays() []string {
 type cardBook struct {
 	carrier *carriernostr.Carrier
 	relays  []string
+	usable  []carrier.Carrier
 }
 
 func (b *cardBook) addresses(ctx context.Context, pubkey string) ([]carrier.Address, error) {
@@ -130,7 +166,7 @@ func (b *cardBook) listed(ev *nostr.Event) (found []carrier.Address) {
 		return nil
 	}
 	for _, c := range parsed.Carriers {
-		if c.Scheme == b.carrier.Scheme() {
+		if slices.ContainsFunc(b.usable, func(u carrier.Carrier) bool { return u.Scheme() == c.Scheme }) {
 			found = append(found, carrier.Address{Scheme: c.Scheme, Address: c.Address, Priority: c.Priority})
 		}
 	}

@@ -57,6 +57,15 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.current, nil
 }
 
+// TLSConfig is what the public listener shows, for other listeners of the same
+// server; nil for plain HTTP. A renewed certificate is picked up.
+func (s *Server) TLSConfig() *tls.Config {
+	if s.cert == nil {
+		return nil
+	}
+	return s.cert.config()
+}
+
 func (c *certificate) config() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get}
 }

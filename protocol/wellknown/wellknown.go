@@ -41,6 +41,7 @@ type Document struct {
 	Relay     string         `json:"relay"`             // ws:// or wss:// URL, empty without a relay
 	Venue     *Venue         `json:"venue,omitzero"`    // nil without a venue, and then left out
 	Receipts  *Receipts      `json:"receipts,omitzero"` // nil where none are issued
+	Carriers  []Carrier      `json:"carriers,omitzero"` // at most MaxCarriers; left out where the relay is all
 	ServerKey string         `json:"server_key"`        // base64url of 32 bytes, Ed25519
 	IssuedAt  canonical.Time `json:"issued_at"`
 }
@@ -155,6 +156,8 @@ func (d *Document) check() error {
 		return fmt.Errorf("%w: venue", ErrMalformed)
 	case d.Receipts != nil && (!isText(d.Receipts.Issuer) || !isText(d.Receipts.LogKey)):
 		return fmt.Errorf("%w: receipts", ErrMalformed)
+	case d.Carriers != nil && !areCarriers(d.Carriers):
+		return fmt.Errorf("%w: carriers", ErrMalformed)
 	case d.publicKey() == nil:
 		return fmt.Errorf("%w: server_key is not 32 bytes in base64url", ErrMalformed)
 	case d.IssuedAt.IsZero():
