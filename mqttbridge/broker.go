@@ -19,10 +19,11 @@ import (
 	"github.com/parleykit/parley/protocol/httpauth"
 )
 
-// BrokerOptions of NewBroker. Listen and Names are required.
+// BrokerOptions of NewBroker. Names and one of Listen and Listener are required.
 type BrokerOptions struct {
-	Listen string   // host:port; port 0 takes a free one
-	Names  []string // addresses that logins may name, such as mqtts://parley.example:8483
+	Listen   string       // host:port; port 0 takes a free one
+	Listener net.Listener // in place of Listen; the broker closes it
+	Names    []string     // addresses that logins may name, such as mqtts://parley.example:8483
 	// TLS of every connection; nil is none, for loopback.
 	TLS *tls.Config
 	// Dir is the folder of sessions, what waits for them, and cards; empty keeps
@@ -102,9 +103,12 @@ func NewBroker(opts BrokerOptions) (*Broker, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	listener, err := net.Listen("tcp", opts.Listen)
-	if err != nil {
-		return nil, fmt.Errorf("mqttbridge: listening: %w", err)
+	listener := opts.Listener
+	if listener == nil {
+		var err error
+		if listener, err = net.Listen("tcp", opts.Listen); err != nil {
+			return nil, fmt.Errorf("mqttbridge: listening: %w", err)
+		}
 	}
 	b := &Broker{
 		opts: opts, logger: opts.Logger.With("component", "broker"), metrics: newBrokerMetrics(opts.Registerer),
@@ -115,7 +119,7 @@ func NewBroker(opts BrokerOptions) (*Broker, error) {
 		Logger: slog.New(slog.DiscardHandler), // it writes packets, with what they hold
 	})
 	b.rules = newRules(&b.opts, b.server, b.metrics, httpauth.NewVerifier(opts.Now))
-	err = b.server.AddHook(b.rules, nil)
+	err := b.server.AddHook(b.rules, nil)
 	if err == nil && opts.Dir != "" {
 		err = b.server.AddHook(newPersistence(), storeOptions(filepath.Join(opts.Dir, "broker.db")))
 	}

@@ -140,6 +140,9 @@ func (c *Carrier) Send(ctx context.Context, to carrier.Address, wrap []byte) err
 	if err != nil {
 		return err
 	}
+	if len(wrap) > MaxPayload { // no reader would take it
+		return fmt.Errorf("%w: mqtt: %d bytes, at most %d", carrier.ErrPermanent, len(wrap), MaxPayload)
+	}
 	return c.publishers.publish(ctx, at.Broker, publication{topic: at.Topic, payload: wrap})
 }
 

@@ -16,7 +16,10 @@ type fakeBroker struct {
 	code     byte // of CONNACK
 	granted  byte // of SUBACK
 	deaf     bool // it acknowledges no PUBLISH
+	stuck    bool // it reads nothing after CONNECT
 	greeting []byte
+
+	done chan struct{} // closed with the test
 
 	mu       sync.Mutex
 	connects []*packets.ConnectPacket
@@ -31,9 +34,8 @@ func startFake(t testing.TB, change func(*fakeBroker)) *fakeBroker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &fakeBroker{URL: "mqtt://" + l.Addr().String(), granted: 1}
+	b := &fakeBroker{URL: "mqtt://" + l.Addr().String(), granted: 1, done: make(chan struct{})}
 	change(b)
-	done := make(chan struct{})
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for {
@@ -41,11 +43,11 @@ func startFake(t testing.TB, change func(*fakeBroker)) *fakeBroker {
 			if err != nil {
 				return
 			}
-			serving.Go(func() { <-done; conn.Close() })
+			serving.Go(func() { <-b.done; conn.Close() })
 			serving.Go(func() { b.serve(conn) })
 		}
 	})
-	t.Cleanup(func() { l.Close(); close(done); serving.Wait() })
+	t.Cleanup(func() { l.Close(); close(b.done); serving.Wait() })
 	return b
 }
 
@@ -68,6 +70,10 @@ func (b *fakeBroker) serve(conn net.Conn) {
 			ack := packets.NewControlPacket(packets.Connack).(*packets.ConnackPacket)
 			ack.ReturnCode = b.code
 			_ = ack.Write(conn)
+			if b.stuck {
+				<-b.done
+				return
+			}
 		case *packets.SubscribePacket:
 			ack := packets.NewControlPacket(packets.Suback).(*packets.SubackPacket)
 			ack.MessageID = p.MessageID
@@ -100,4 +106,17 @@ func (b *fakeBroker) note(change func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	change()
+}
+
+// wantClosed waits until no connection is open.
+func (b *fakeBroker) wantClosed(t testing.TB) {
+	t.Helper()
+	eventually(t, func() string {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.open > 0 {
+			return "a connection stays open"
+		}
+		return ""
+	})
 }

@@ -86,11 +86,55 @@ func TestABrokerThatNeverAcknowledgesIsTransient(t *testing.T) {
 		})
 	}
 	group.Wait()
-	broker.mu.Lock()
-	defer broker.mu.Unlock()
+	broker.wantClosed(t)
 	if broker.most != window {
 		t.Errorf("%d publishes were outstanding at a time, want %d", broker.most, window)
 	}
+}
+
+func TestSend_refusesWhatNobodyReads(t *testing.T) {
+	broker := startFake(t, func(*fakeBroker) {})
+	c, key := newCarrier(t, newKey(t)), newKey(t)
+	if err := c.Send(t.Context(), inboxAt(broker.URL, key), make([]byte, mqttbridge.MaxPayload)); err != nil {
+		t.Errorf("the largest: Send = %v", err)
+	}
+	if err := c.Send(t.Context(), inboxAt(broker.URL, key), make([]byte, mqttbridge.MaxPayload+1)); !errors.Is(err, carrier.ErrPermanent) {
+		t.Errorf("one byte more: Send = %v", err)
+	}
+	for _, topic := range []string{"#", "a/+", "$SYS/a", "%24share/g/a", "a%00", ""} {
+		if err := c.Send(t.Context(), carrier.Address{Scheme: mqttbridge.Scheme, Address: broker.URL + "/" + topic}, []byte("{}")); !errors.Is(err, carrier.ErrPermanent) {
+			t.Errorf("topic %q: Send = %v", topic, err)
+		}
+	}
+}
+
+// A broker that does not even read holds nobody longer than the sender's time-out.
+func TestABrokerThatReadsNothingIsTransient(t *testing.T) {
+	broker := startFake(t, func(b *fakeBroker) { b.stuck = true })
+	key := newKey(t)
+	c := newCarrier(t, key, func(o *mqttbridge.Options) { o.Window = 100 })
+	wrap := wrapOfSize(t, key, key, 64<<10)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var group sync.WaitGroup
+		for range 200 {
+			group.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if err := c.Send(ctx, inboxAt(broker.URL, key), wrap); !errors.Is(err, carrier.ErrTransient) {
+					t.Errorf("Send = %v", err)
+				}
+			})
+		}
+		group.Wait()
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second): // the library would wait for 15
+		t.Error("the senders are held up")
+	}
+	<-done
 }
 
 func TestABrokerThatDoesNotAnswerTheConnect(t *testing.T) {
@@ -99,14 +143,7 @@ func TestABrokerThatDoesNotAnswerTheConnect(t *testing.T) {
 	if err := c.Send(t.Context(), inboxAt(broker.URL, newKey(t)), []byte("{}")); !errors.Is(err, carrier.ErrTransient) {
 		t.Errorf("Send = %v", err)
 	}
-	eventually(t, func() string {
-		broker.mu.Lock()
-		defer broker.mu.Unlock()
-		if broker.open > 0 {
-			return "the connection stays open"
-		}
-		return ""
-	})
+	broker.wantClosed(t)
 }
 
 // Neither passwords nor login events get into errors or logs, and a refusal is
@@ -252,7 +289,8 @@ func TestHostileMessagesOnTheInbox(t *testing.T) {
 	}
 }
 
-// A broker announces packets that no memory holds.
+// A broker announces packets that nobody can hold. What may be an envelope is waited
+// for without making room for it, anything else ends the connection.
 func TestABrokerWithEndlessPackets(t *testing.T) {
 	for name, first := range map[string]byte{"PUBLISH": 0x32, "SUBACK": 0x90} {
 		broker := startFake(t, func(b *fakeBroker) {
@@ -263,9 +301,10 @@ func TestABrokerWithEndlessPackets(t *testing.T) {
 		if err := c.Poll(t.Context(), "", func(context.Context, []byte, carrier.Cursor) error {
 			t.Errorf("%s: a message was handed on", name)
 			return nil
-		}); err != nil && !errors.Is(err, carrier.ErrTransient) {
+		}); first == 0x90 != errors.Is(err, carrier.ErrTransient) {
 			t.Errorf("%s: Poll = %v", name, err)
 		}
+		broker.wantClosed(t)
 	}
 }
 

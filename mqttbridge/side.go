@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/parleykit/parley/carrier"
+	"github.com/parleykit/parley/carrier/bridge"
 	"github.com/parleykit/parley/internal/egress"
 	"github.com/parleykit/parley/protocol/canonical"
 	"github.com/parleykit/parley/protocol/card"
@@ -46,7 +47,7 @@ type SideOptions struct {
 }
 
 // Side is a broker as one side of a bridge: it writes envelopes to inboxes and cards
-// to retained topics, and reads both. It implements bridge.Side.
+// to retained topics, and reads both.
 type Side struct {
 	opts       Options
 	topic      func(pubkey string) string
@@ -54,6 +55,8 @@ type Side struct {
 	subscriber *subscriber
 	publishers *publishers
 }
+
+var _ bridge.Side = (*Side)(nil)
 
 // NewSide makes a side; it connects to nothing. Close it when it is no longer needed.
 func NewSide(opts SideOptions) (*Side, error) {
@@ -123,28 +126,28 @@ func (s *Side) Read(ctx context.Context, from carrier.Cursor, handle func(ctx co
 	return context.Cause(ctx)
 }
 
-// write gives one event to the broker. What has expired is refused for good: a broker
-// of 3.1.1 would keep it for ever.
-func (s *Side) write(ctx context.Context, kind int, pubkey, recipient, d string, event []byte, expires time.Time) error {
-	if !expires.IsZero() && !s.opts.Now().Before(expires) {
+// Write implements bridge.Side. What has expired is refused for good: a broker of 3.1.1
+// would keep it for ever.
+func (s *Side) Write(ctx context.Context, item bridge.Item) error {
+	if !item.Expires.IsZero() && !s.opts.Now().Before(item.Expires) {
 		return fmt.Errorf("%w: mqtt: the event has expired", carrier.ErrPermanent)
 	}
-	topic, retained, err := s.place(kind, pubkey, recipient, d)
+	topic, retained, err := s.place(item)
 	if err != nil {
 		return err
 	}
-	return s.publishers.publish(ctx, s.broker, publication{topic: topic, retained: retained, payload: event})
+	return s.publishers.publish(ctx, s.broker, publication{topic: topic, retained: retained, payload: item.Event})
 }
 
 // place is where an event goes: an envelope to its recipient's inbox, a card to its
 // own retained topic. Nothing else has a place.
-func (s *Side) place(kind int, pubkey, recipient, d string) (topic string, retained bool, err error) {
+func (s *Side) place(item bridge.Item) (topic string, retained bool, err error) {
 	switch {
-	case kind == envelope.KindWrap && canonical.IsHex(recipient, 32):
-		topic = s.topic(recipient)
-	case kind == card.Kind && canonical.IsHex(pubkey, 32):
+	case item.Kind == envelope.KindWrap && canonical.IsHex(item.Recipient, 32):
+		topic = s.topic(item.Recipient)
+	case item.Kind == card.Kind && canonical.IsHex(item.PubKey, 32):
 		retained = true
-		topic, err = Topic(cardPrefix+"{pubkey}/{d}", map[string]string{"pubkey": pubkey, "d": d})
+		topic, err = Topic(cardPrefix+"{pubkey}/{d}", map[string]string{"pubkey": item.PubKey, "d": item.D})
 	default:
 		err = errors.New("an event of this kind has no topic")
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/parleykit/parley/carrier"
+	"github.com/parleykit/parley/carrier/bridge"
 	"github.com/parleykit/parley/internal/egress"
 	"github.com/parleykit/parley/internal/keys"
 	"github.com/parleykit/parley/mqttbridge"
@@ -54,13 +55,13 @@ func read(t testing.TB, side *mqttbridge.Side, handle func(data []byte) error) {
 // where later readers find it.
 func TestSide_writesAndReads(t *testing.T) {
 	broker := mqtttest.StartMosquitto(t)
-	bob, bridge := newKey(t), newKey(t)
+	bob := newKey(t)
 	agent := receive(t, newCarrier(t, bob, listening(bob, broker.URL)))
-	writer := newSide(t, broker.URL, bridge)
+	writer := newSide(t, broker.URL, newKey(t))
 	wrap, page := seal(t, newKey(t), bob, "hello"), []byte(`{"a":"card"}`)
 	var err error
 	eventually(t, func() string { // until the agent has subscribed
-		if err = writer.WriteEvent(t.Context(), envelope.KindWrap, "", bob.PublicKey(), "", wrap, time.Time{}); err != nil {
+		if err = writer.Write(t.Context(), bridge.Item{Kind: envelope.KindWrap, Recipient: bob.PublicKey(), Event: wrap}); err != nil {
 			t.Fatal(err)
 		}
 		select {
@@ -74,11 +75,11 @@ func TestSide_writesAndReads(t *testing.T) {
 		}
 	})
 	for _, data := range [][]byte{[]byte(`{"an":"older one"}`), page} {
-		if err := writer.WriteEvent(t.Context(), card.Kind, bob.PublicKey(), "", "default", data, time.Time{}); err != nil {
+		if err := writer.Write(t.Context(), bridge.Item{Kind: card.Kind, PubKey: bob.PublicKey(), D: "default", Event: data}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := writer.WriteEvent(t.Context(), card.Kind, bob.PublicKey(), "", "gone", nil, time.Time{}); err != nil {
+	if err := writer.Write(t.Context(), bridge.Item{Kind: card.Kind, PubKey: bob.PublicKey(), D: "gone"}); err != nil {
 		t.Fatal(err)
 	}
 	got := make(chan []byte, 100)
@@ -86,7 +87,7 @@ func TestSide_writesAndReads(t *testing.T) {
 	if data := <-got; !bytes.Equal(data, page) {
 		t.Errorf("the retained card is %q", data)
 	}
-	if err := writer.WriteEvent(t.Context(), envelope.KindWrap, "", bob.PublicKey(), "", wrap, time.Time{}); err != nil {
+	if err := writer.Write(t.Context(), bridge.Item{Kind: envelope.KindWrap, Recipient: bob.PublicKey(), Event: wrap}); err != nil {
 		t.Fatal(err)
 	}
 	if data := <-got; !bytes.Equal(data, wrap) {
@@ -99,26 +100,23 @@ func TestSide_refuses(t *testing.T) {
 	now := time.Now()
 	key := newKey(t).PublicKey()
 	side := newSide(t, "mqtt://127.0.0.1:1", newKey(t), func(o *mqttbridge.SideOptions) { o.Now = func() time.Time { return now } })
-	for name, test := range map[string]struct {
-		kind                 int
-		pubkey, recipient, d string
-		expires              time.Time
-	}{
-		"another kind":         {kind: 1, pubkey: key, recipient: key, d: "default"},
-		"no recipient":         {kind: envelope.KindWrap},
-		"a recipient of +":     {kind: envelope.KindWrap, recipient: "+"},
-		"a recipient too wide": {kind: envelope.KindWrap, recipient: key + "/#"},
-		"a name of +":          {kind: card.Kind, pubkey: key, d: "+"},
-		"a name of levels":     {kind: card.Kind, pubkey: key, d: "a/b"},
-		"no name":              {kind: card.Kind, pubkey: key},
-		"a long name":          {kind: card.Kind, pubkey: key, d: strings.Repeat("d", 500)},
-		"an expired one":       {kind: envelope.KindWrap, recipient: key, expires: now},
+	for name, item := range map[string]bridge.Item{
+		"another kind":         {Kind: 1, PubKey: key, Recipient: key, D: "default"},
+		"no recipient":         {Kind: envelope.KindWrap},
+		"a recipient of +":     {Kind: envelope.KindWrap, Recipient: "+"},
+		"a recipient too wide": {Kind: envelope.KindWrap, Recipient: key + "/#"},
+		"a name of +":          {Kind: card.Kind, PubKey: key, D: "+"},
+		"a name of levels":     {Kind: card.Kind, PubKey: key, D: "a/b"},
+		"no name":              {Kind: card.Kind, PubKey: key},
+		"a long name":          {Kind: card.Kind, PubKey: key, D: strings.Repeat("d", 500)},
+		"an expired one":       {Kind: envelope.KindWrap, Recipient: key, Expires: now},
 	} {
-		if err := side.WriteEvent(t.Context(), test.kind, test.pubkey, test.recipient, test.d, []byte("{}"), test.expires); !errors.Is(err, carrier.ErrPermanent) {
+		if err := side.Write(t.Context(), item); !errors.Is(err, carrier.ErrPermanent) {
 			t.Errorf("%s: Write = %v", name, err)
 		}
 	}
-	if err := side.WriteEvent(t.Context(), envelope.KindWrap, "", key, "", []byte("{}"), now.Add(time.Second)); !errors.Is(err, carrier.ErrTransient) {
+	item := bridge.Item{Kind: envelope.KindWrap, Recipient: key, Expires: now.Add(time.Second)}
+	if err := side.Write(t.Context(), item); !errors.Is(err, carrier.ErrTransient) {
 		t.Errorf("without a broker: Write = %v", err)
 	}
 }
@@ -199,5 +197,35 @@ func TestSide_keepsTheOrderOfATopic(t *testing.T) {
 	})
 	if !slices.Equal(got, want) || failures != 2 {
 		t.Errorf("after %d failures the order is %v", failures, got)
+	}
+}
+
+// At the broker of this package a bridge logs in with its own key, reads the inboxes it
+// may read and writes cards.
+func TestSide_ofTheOwnBroker(t *testing.T) {
+	bob, key := newKey(t), newKey(t)
+	broker := mqtttest.StartBroker(t, mqttbridge.BrokerOptions{
+		Bridges: []mqttbridge.BrokerBridge{{Key: key.PublicKey(), Recipients: []string{bob.PublicKey()}}},
+	})
+	side := newSide(t, broker.URL, key, func(o *mqttbridge.SideOptions) { o.Recipients, o.Cards = []string{bob.PublicKey()}, true })
+	got := make(chan []byte, 100)
+	read(t, side, func(data []byte) error { got <- data; return nil })
+	page := []byte(cardOf(t, bob, time.Now()))
+	if err := side.Write(t.Context(), bridge.Item{Kind: card.Kind, PubKey: bob.PublicKey(), D: card.DefaultName, Event: page}); err != nil {
+		t.Fatal(err)
+	}
+	if data := <-got; !bytes.Equal(data, page) {
+		t.Errorf("the card is %.80q", data)
+	}
+	wrap := seal(t, newKey(t), bob, "hello")
+	c := newCarrier(t, newKey(t))
+	eventually(t, func() string { // until the side has subscribed
+		if err := c.Send(t.Context(), inboxAt(broker.URL, bob), wrap); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	if data := <-got; !bytes.Equal(data, wrap) {
+		t.Errorf("the envelope is %.80q", data)
 	}
 }

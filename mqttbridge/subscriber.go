@@ -28,6 +28,9 @@ const (
 	takeovers    = 4               // sessions lost within a minute that are reported
 )
 
+// errHandling is beside the Handler's own error.
+var errHandling = errors.New("handling a message")
+
 // subscriber reads topics of one broker over one session, which the broker keeps
 // while it is away.
 type subscriber struct {
@@ -81,7 +84,7 @@ func (s *subscriber) listen(ctx context.Context, handle func(context.Context, ar
 			failures = 0
 		}
 		pause := s.opts.Reconnect.Delay(failures)
-		if errors.Is(err, carrier.ErrPermanent) {
+		if errors.Is(err, carrier.ErrPermanent) && !errors.Is(err, errHandling) {
 			pause = refusedPause
 		}
 		s.opts.Logger.WarnContext(ctx, "a broker does not deliver", "broker", s.broker, "retry_after", pause, "err", err)
@@ -267,7 +270,7 @@ func (s *subscriber) work(ctx context.Context, queue <-chan arrived, ended <-cha
 		case m := <-queue:
 			if err := handle(ctx, m); err != nil {
 				s.metrics.received.WithLabelValues(receivedKept).Inc()
-				fail(fmt.Errorf("handling a message: %w", err))
+				fail(fmt.Errorf("%w: %w", errHandling, err))
 				return
 			}
 			m.ack()
