@@ -11,7 +11,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: all build demo test race vet lint fmt vuln fuzz bench bench-store bench-relay bench-receipt secp256k1 drill golden npm install clean
+.PHONY: all build demo test race vet lint fmt vuln fuzz bench bench-store bench-relay bench-receipt bench-carriers secp256k1 drill golden npm install clean
 
 all: build
 
@@ -68,6 +68,14 @@ bench-receipt:
 	$(GO) test -run '^$$' -bench 'Issue|Verify' -benchtime 1s ./protocol/receipt
 	$(GO) test -run '^$$' -bench Append -benchtime 2s ./internal/merklelog
 	$(GO) test -run '^$$' -bench Proof -benchtime 1s -timeout 30m ./internal/merklelog
+
+# Envelopes over MQTT, ntfy and HTTPS beside bare publishes and bare rows, and
+# bridges, as ratios of one run; a few minutes. MQTT needs mosquitto.
+bench-carriers:
+	$(GO) test -run '^$$' -bench Send -benchtime 10000x ./mqttbridge
+	$(GO) test -run '^$$' -bench IdleTopics -benchtime 1x ./mqttbridge
+	$(GO) test -run '^$$' -bench 'Publish|Frames' -benchtime 3000x ./ntfybridge
+	$(GO) test -run '^$$' -bench . -benchtime 2000x ./carrier/https ./carrier/bridge
 
 # The relay with signatures checked in C. It needs a C compiler.
 secp256k1:

@@ -12,6 +12,8 @@ import (
 
 	"github.com/parleykit/parley/agent"
 	"github.com/parleykit/parley/carrier"
+	"github.com/parleykit/parley/carrier/bridge"
+	"github.com/parleykit/parley/carrier/https"
 	"github.com/parleykit/parley/internal/merklelog"
 	"github.com/parleykit/parley/internal/retention"
 	"github.com/parleykit/parley/relay"
@@ -22,7 +24,7 @@ import (
 // docs/retention.md that shows them.
 func stored() map[string][]retention.Table {
 	return map[string][]retention.Table{
-		"server": slices.Concat(relay.Retention(), venue.Retention(), carrier.Retention(), merklelog.Retention()),
+		"server": slices.Concat(relay.Retention(), venue.Retention(), carrier.Retention(), https.Retention(), bridge.Retention(), merklelog.Retention()),
 		"agent":  agent.Retention(),
 	}
 }

@@ -181,8 +181,11 @@ func (r *rules) reads(key, filter string) bool {
 		pubkey, d, _ := strings.Cut(rest, "/")
 		return canonical.IsHex(pubkey, 32) && (d == "+" || d != "" && !strings.ContainsAny(d, "/+#"))
 	}
+	b := r.bridge(key)
+	if filter == inboxPrefix+"+" {
+		return b != nil && len(b.Recipients) == 0
+	}
 	if pubkey, ok := inboxOf(filter); ok {
-		b := r.bridge(key)
 		return pubkey == key || b != nil && (len(b.Recipients) == 0 || slices.Contains(b.Recipients, pubkey))
 	}
 	pubkey, ok := strings.CutPrefix(filter, presencePrefix)

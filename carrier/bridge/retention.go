@@ -12,7 +12,9 @@ import (
 var migrations embed.FS
 
 // Migrate adds the tables of bridges to a database, or brings them up to date.
-func Migrate(ctx context.Context, db *database.DB) error { return db.Migrate(ctx, "bridge", migrations) }
+func Migrate(ctx context.Context, db *database.DB) error {
+	return db.Migrate(ctx, "bridge", migrations)
+}
 
 // Retention declares what bridges store.
 func Retention() []retention.Table {

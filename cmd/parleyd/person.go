@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/parleykit/parley/carrier"
+	"github.com/parleykit/parley/carrier/bridge"
+	"github.com/parleykit/parley/carrier/https"
 	"github.com/parleykit/parley/internal/keys"
 	"github.com/parleykit/parley/internal/retention"
 	"github.com/parleykit/parley/venue"
@@ -113,7 +115,7 @@ func (in *invocation) exportFile() (out io.Writer, finish func() error, err erro
 func (s *storage) export(ctx context.Context, person string, emit func(line []byte) error) error {
 	if s.db != nil {
 		err := s.db.View(ctx, func(ctx context.Context, tx *sql.Tx) error {
-			return retention.Export(ctx, tx, slices.Concat(venue.Retention(), carrier.Retention()), person, emit)
+			return retention.Export(ctx, tx, slices.Concat(venue.Retention(), carriedRows()), person, emit)
 		})
 		if err != nil {
 			return err
@@ -205,7 +207,7 @@ func eraseRows(ctx context.Context, tx *sql.Tx, person string, removed map[strin
 	if err != nil {
 		return err
 	}
-	ofEngine, err := retention.Erase(ctx, tx, carrier.Retention(), person)
+	ofEngine, err := retention.Erase(ctx, tx, carriedRows(), person)
 	if err != nil {
 		return err
 	}
@@ -215,6 +217,11 @@ func eraseRows(ctx context.Context, tx *sql.Tx, person string, removed map[strin
 		removed["messages in rooms"] = ofRooms
 	}
 	return nil
+}
+
+// carriedRows are the tables of the delivery engine, the mailbox and the bridges.
+func carriedRows() []retention.Table {
+	return slices.Concat(carrier.Retention(), https.Retention(), bridge.Retention())
 }
 
 // openFor opens the stores for the person named first on the command line.

@@ -107,6 +107,9 @@ func compose(ctx context.Context, cfg *config.Config, logger *slog.Logger) (s *s
 	if err := s.addBroker(); err != nil {
 		return s, err
 	}
+	if err := s.addNtfy(); err != nil {
+		return s, err
+	}
 	if cfg.Relay.Enabled {
 		if err := s.addRelay(ctx); err != nil {
 			return s, err

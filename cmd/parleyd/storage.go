@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/parleykit/parley/carrier"
+	"github.com/parleykit/parley/carrier/bridge"
+	"github.com/parleykit/parley/carrier/https"
 	"github.com/parleykit/parley/internal/config"
 	"github.com/parleykit/parley/internal/database"
 	"github.com/parleykit/parley/internal/keys"
@@ -97,7 +99,7 @@ func (s *storage) openDatabase(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return errors.Join(carrier.Migrate(ctx, s.db), venue.Migrate(ctx, s.db))
+	return errors.Join(carrier.Migrate(ctx, s.db), https.Migrate(ctx, s.db), bridge.Migrate(ctx, s.db), venue.Migrate(ctx, s.db))
 }
 
 // openEvents opens the relay's events, where there are any.
