@@ -217,9 +217,12 @@ func (a *Agent) publishAll(ctx context.Context, servers []Server, events ...*gon
 // signCard makes the card and the relay list generated from it. Their
 // created_at is later than that of the card before, so that it is replaced.
 func (a *Agent) signCard(ctx context.Context, key *keys.Nostr, p profile, servers []Server, place place) (*gonostr.Event, *gonostr.Event, error) {
-	relays := relaysOf(servers)
-	if len(relays) == 0 {
+	if len(relaysOf(servers)) == 0 {
 		return nil, nil, errNoServer()
+	}
+	own, err := a.ownCarriers(ctx, servers, key.PublicKey())
+	if err != nil {
+		return nil, nil, err
 	}
 	now := a.now()
 	if last, err := a.knownCard(ctx, key.PublicKey()); err == nil && last != nil && !last.CreatedAt.Before(now.Truncate(time.Second)) {
@@ -230,8 +233,8 @@ func (a *Agent) signCard(ctx context.Context, key *keys.Nostr, p profile, server
 		Expires: now.Add(time.Duration(p.LifetimeSeconds) * time.Second),
 		Moved:   place.moved, Previous: place.previous,
 	}
-	for i, relay := range relays {
-		c.Carriers = append(c.Carriers, card.Carrier{Scheme: card.SchemeNostr, Address: relay, Priority: i})
+	if c.Carriers, err = a.cardCarriers(ctx, own); err != nil {
+		return nil, nil, err
 	}
 	ev, err := c.Event(now)
 	if err != nil {

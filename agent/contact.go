@@ -65,6 +65,7 @@ func (a *Agent) AddContact(ctx context.Context, q ContactRequest) (*Contact, err
 	if err := link.engine.AddContact(ctx, carrier.Contact{PubKey: pubkey, Name: name}); err != nil {
 		return nil, fmt.Errorf("adding the contact: %w", err)
 	}
+	a.introduceSoon(ctx)
 	found, err := a.freshCard(ctx, pubkey)
 	if err != nil {
 		a.log.DebugContext(ctx, "no card for a new contact", "err", err)
@@ -156,5 +157,9 @@ func (a *Agent) RemoveContact(ctx context.Context, q ContactRequest) (*Contact, 
 	if err := link.engine.RemoveContact(ctx, pubkey); err != nil {
 		return nil, fmt.Errorf("removing the contact: %w", err)
 	}
+	if err := a.dropAddresses(ctx, pubkey); err != nil {
+		return nil, err
+	}
+	a.introduceSoon(ctx)
 	return contact, nil
 }

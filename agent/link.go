@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,7 +13,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/parleykit/parley/carrier"
+	"github.com/parleykit/parley/carrier/https"
 	"github.com/parleykit/parley/carrier/nostr"
+	"github.com/parleykit/parley/mqttbridge"
+	"github.com/parleykit/parley/ntfybridge"
 	"github.com/parleykit/parley/protocol/message"
 )
 
@@ -24,8 +28,12 @@ const relayTimeout = 15 * time.Second
 type link struct {
 	servers  []Server
 	engine   *carrier.Engine
+	own      []OwnCarrier   // ways by which this agent is reached, the best first
 	relays   *nostr.Carrier // nil before a server with a relay is pinned
-	timeout  time.Duration  // of one exchange with a relay by a command
+	mailbox  *https.Carrier
+	brokers  *mqttbridge.Carrier
+	ntfy     *ntfybridge.Carrier
+	timeout  time.Duration // of one exchange with a relay by a command
 	registry *retractable
 }
 
@@ -34,6 +42,20 @@ func (l *link) close() {
 	if l.relays != nil {
 		l.relays.Close()
 	}
+	if l.mailbox != nil {
+		l.mailbox.Close()
+	}
+	if l.brokers != nil {
+		l.brokers.Close()
+	}
+	if l.ntfy != nil {
+		l.ntfy.Close()
+	}
+}
+
+// isVenue reports whether a key is the venue of a pinned server.
+func (l *link) isVenue(pubkey string) bool {
+	return slices.ContainsFunc(l.servers, func(s Server) bool { return s.Venue == pubkey })
 }
 
 // current is the link in use.
@@ -93,41 +115,30 @@ func (a *Agent) newLink(ctx context.Context, servers []Server) (*link, error) {
 		DB: a.db, Keyer: a.key, Resolve: a.resolve, Handle: a.handle, IsMember: a.isMember,
 		Now: a.opts.Now, Logger: a.opts.Logger, Registerer: l.registry,
 	}
-	if relays := relaysOf(servers); len(relays) > 0 {
-		dialer, err := a.dial(ownAddresses(servers))
-		if err != nil {
-			return nil, err
-		}
-		l.relays, err = nostr.New(nostr.Options{
-			Relays: relays, Signer: a.key, Dialer: dialer, Now: a.opts.Now, Logger: a.opts.Logger, Registerer: l.registry,
-		})
-		if err != nil {
-			return nil, fmt.Errorf("preparing the relay client: %w", err)
-		}
-		opts.Carriers = []carrier.Carrier{plainCarrier{l.relays}}
-	}
 	var err error
+	if opts.Carriers, err = a.newCarriers(ctx, l); err != nil {
+		l.close()
+		return nil, err
+	}
 	if l.engine, err = carrier.New(ctx, opts); err != nil {
 		return nil, fmt.Errorf("preparing delivery: %w", err)
 	}
 	return l, nil
 }
 
-// resolve names where a key is reached: a pinned venue at its server's relay,
-// others by their card, and those without one at the own relays.
+// resolve names where a key is reached: a pinned venue at its server, others where
+// they told this agent and by their card, and those without one at the own relays.
 func (a *Agent) resolve(ctx context.Context, pubkey string) ([]carrier.Address, error) {
 	l, err := a.current()
 	if err != nil {
 		return nil, err
 	}
-	var list []carrier.Address
-	for _, s := range l.servers {
-		if s.Venue == pubkey && s.Relay != "" {
-			list = append(list, carrier.Address{Scheme: nostr.Scheme, Address: s.Relay})
-		}
-	}
-	if len(list) > 0 {
+	if list := l.venueAddresses(pubkey); len(list) > 0 {
 		return list, nil
+	}
+	told, err := a.told(ctx, pubkey)
+	if err != nil {
+		return nil, err
 	}
 	c, err := a.knownCard(ctx, pubkey)
 	if err != nil {
@@ -138,16 +149,36 @@ func (a *Agent) resolve(ctx context.Context, pubkey string) ([]carrier.Address, 
 			c = fresh
 		}
 	}
+	var onCard []carrier.Address
 	if c == nil || c.Expired {
 		for i, relay := range relaysOf(l.servers) {
-			list = append(list, carrier.Address{Scheme: nostr.Scheme, Address: relay, Priority: i})
+			onCard = append(onCard, carrier.Address{Scheme: nostr.Scheme, Address: relay, Priority: i})
 		}
-		return list, nil
+		return merge(told, onCard), nil
 	}
 	for _, known := range c.Carriers {
-		list = append(list, carrier.Address(known))
+		onCard = append(onCard, carrier.Address(known))
 	}
-	return list, nil
+	return merge(told, onCard), nil
+}
+
+// venueAddresses are where a pinned venue is reached: the relay of its server, and
+// what else the server's document names.
+func (l *link) venueAddresses(pubkey string) (list []carrier.Address) {
+	for _, s := range l.servers {
+		if s.Venue != pubkey {
+			continue
+		}
+		if s.Relay != "" {
+			list = append(list, carrier.Address{Scheme: nostr.Scheme, Address: s.Relay, Priority: len(list)})
+		}
+		for _, c := range s.Carriers {
+			if own, ok := c.own(pubkey); ok && c.Scheme != ntfybridge.Scheme {
+				list = append(list, carrier.Address{Scheme: own.Scheme, Address: own.Address, Priority: len(list)})
+			}
+		}
+	}
+	return list
 }
 
 // handle gives one message to its kind's own function. Types that an agent does
@@ -165,6 +196,8 @@ func (a *Agent) handle(ctx context.Context, tx *sql.Tx, in *carrier.Incoming) er
 		return a.takeResult(ctx, tx, m)
 	case message.TypeAgreementArtifact:
 		return a.takeArtifact(ctx, tx, m)
+	case message.TypeContactCarriers:
+		return a.takeCarriers(ctx, tx, m)
 	default:
 		return nil
 	}

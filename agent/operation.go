@@ -60,6 +60,7 @@ func streamed[Q, R any](name, summary string, method func(*Agent, context.Contex
 
 var operations = []Operation{
 	offline("agent.status", "who this agent is and how it stands", (*Agent).Status),
+	online("agent.doctor", "send an envelope to this agent over each of its carriers", (*Agent).Doctor),
 	offline("agent.refusals", "what was refused and why, newest first", (*Agent).Refusals),
 	offline("server.pin", "fetch a server's signed document and pin its key", (*Agent).PinServer),
 	offline("server.trust", "replace a pinned server key after a person compared it", (*Agent).TrustServer),
@@ -68,6 +69,9 @@ var operations = []Operation{
 	offline("card.show", "the card of an agent, or its own", (*Agent).ShowCard),
 	offline("card.publish", "sign the own card and publish it", (*Agent).PublishCard),
 	offline("card.find", "look for cards by key or by capability", (*Agent).FindCards),
+	offline("carrier.list", "the ways by which this agent is reached", (*Agent).Carriers),
+	offline("carrier.add", "listen at a broker or an ntfy server, too", (*Agent).AddCarrier),
+	offline("carrier.remove", "end the use of a broker or ntfy server that was added", (*Agent).RemoveCarrier),
 	offline("contact.add", "make a key a contact", (*Agent).AddContact),
 	offline("contact.list", "the contacts", (*Agent).Contacts),
 	online("contact.requests", "strangers who wrote", (*Agent).Requests),

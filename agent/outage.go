@@ -10,7 +10,6 @@ import (
 	"syscall"
 
 	"github.com/parleykit/parley/carrier"
-	"github.com/parleykit/parley/carrier/nostr"
 )
 
 // outage says in a few plain words why a server could not be asked; what it
@@ -42,7 +41,16 @@ func outage(err error) string {
 
 // plainCarrier tells of an outage in plain words, which end up beside messages
 // that wait.
-type plainCarrier struct{ *nostr.Carrier }
+type plainCarrier struct {
+	carrier.Carrier
+	carrier.Poller
+}
+
+// plainText is a plainCarrier that takes text alone at some addresses.
+type plainText struct {
+	plainCarrier
+	carrier.TextCarrier
+}
 
 // Send implements carrier.Carrier.
 func (c plainCarrier) Send(ctx context.Context, to carrier.Address, wrap []byte) error {

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/parleykit/parley/carrier"
+	"github.com/parleykit/parley/carrier/https"
 	"github.com/parleykit/parley/internal/database"
 	"github.com/parleykit/parley/internal/durable"
 	"github.com/parleykit/parley/internal/retention"
@@ -52,7 +53,7 @@ func (a *Agent) ExportPerson(ctx context.Context, q PersonRequest, emit func(lin
 		return err
 	}
 	err = a.db.View(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		return retention.Export(ctx, tx, slices.Concat(Retention(), []retention.Table{keysOfRequests}, carrier.Retention()), pubkey, emit)
+		return retention.Export(ctx, tx, slices.Concat(Retention(), []retention.Table{keysOfRequests}, carrier.Retention(), https.Retention()), pubkey, emit)
 	})
 	if err != nil {
 		return fmt.Errorf("exporting: %w", err)
@@ -211,7 +212,7 @@ func (a *Agent) closedRooms(ctx context.Context, tx *sql.Tx, pubkey string) (ids
 // erase deletes the rows about a key, and those of the closed agreements that
 // are named.
 func erase(ctx context.Context, tx *sql.Tx, pubkey string, closed []string) (map[string]int64, error) {
-	tables := slices.Concat([]retention.Table{keysOfRequests}, ofPersons(), carrier.Retention())
+	tables := slices.Concat([]retention.Table{keysOfRequests}, ofPersons(), carrier.Retention(), https.Retention())
 	if len(closed) == 0 {
 		return retention.Erase(ctx, tx, tables, pubkey)
 	}

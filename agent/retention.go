@@ -32,6 +32,7 @@ func Retention() []retention.Table {
 		{Name: "agent_settings", Holds: "the agent's own name, what its card says, the successions of its key, when it last asked its servers", Lifetime: "until the owner removes the home"},
 		{Name: "agent_erasing", Holds: "ids of erased agreements whose files are still there", Lifetime: "until they are gone, the next start at the latest"},
 		{Name: "agent_servers", Holds: "pinned servers and their keys", Lifetime: "until the owner removes the home"},
+		{Name: "agent_carriers", Holds: "brokers and ntfy servers that the owner added, with the names of files that hold secrets", Lifetime: "until the owner removes them"},
 	}
 	return append(append(own, ofPersons()...), ofRooms()...)
 }
@@ -42,6 +43,14 @@ func ofPersons() []retention.Table {
 		{
 			Name: "agent_cards", Holds: "the newest contact card seen of each key",
 			Lifetime: "a contact's until an erase; others until 180 days after they were signed, when no older card is valid either", Person: "pubkey = $1",
+		},
+		{
+			Name: "agent_contact_carriers", Holds: "where a contact said that it is reached",
+			Lifetime: "as long as it is a contact", Person: "pubkey = $1",
+		},
+		{
+			Name: "agent_introductions", Holds: "a hash of what a contact was told about the own addresses, and when",
+			Lifetime: "as long as it is a contact", Person: "pubkey = $1",
 		},
 		{
 			Name: "agent_texts", Holds: "received texts, in clear",

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +14,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/parleykit/parley/carrier/https"
 	"github.com/parleykit/parley/carrier/nostr"
+	"github.com/parleykit/parley/mqttbridge"
+	"github.com/parleykit/parley/ntfybridge"
 	"github.com/parleykit/parley/protocol/canonical"
 	"github.com/parleykit/parley/protocol/wellknown"
 )
@@ -32,6 +36,33 @@ type Server struct {
 	Fingerprint string         `json:"fingerprint"` // hex SHA-256 of the server key
 	IssuedAt    canonical.Time `json:"issued_at"`
 	PinnedAt    canonical.Time `json:"pinned_at"`
+
+	Carriers []ServerCarrier `json:"carriers,omitempty"` // beside the relay
+}
+
+// ServerCarrier is a way beside the relay by which a server's users are reached.
+type ServerCarrier struct {
+	Scheme  string `json:"scheme"`  // https, mqtt or ntfy
+	Address string `json:"address"` // as the server's document has it
+}
+
+// own is the carrier as a key uses it; false for one that agents do not know.
+func (c ServerCarrier) own(pubkey string) (OwnCarrier, bool) {
+	own := OwnCarrier{Scheme: c.Scheme, Address: c.Address, OnCard: true}
+	switch c.Scheme {
+	case https.Scheme:
+		_, err := https.ParseAddress(c.Address)
+		return own, err == nil
+	case mqttbridge.Scheme:
+		_, err := mqttbridge.ParseBroker(c.Address)
+		own.Address = inboxAt(c.Address, pubkey)
+		return own, err == nil
+	case ntfybridge.Scheme:
+		_, err := ntfybridge.ParseOrigin(c.Address)
+		own.OnCard = false
+		return own, err == nil
+	}
+	return own, false
 }
 
 // PinRequest names a server.
@@ -90,6 +121,9 @@ func (a *Agent) pin(ctx context.Context, address string, trust bool) (*PinRespon
 	if doc.Venue != nil {
 		server.Venue = doc.Venue.PubKey
 	}
+	for _, c := range doc.Carriers {
+		server.Carriers = append(server.Carriers, ServerCarrier(c))
+	}
 	if err := a.storeServer(ctx, server); err != nil {
 		return nil, err
 	}
@@ -99,6 +133,7 @@ func (a *Agent) pin(ctx context.Context, address string, trust bool) (*PinRespon
 	if err := a.addVenue(ctx, server); err != nil {
 		return nil, err
 	}
+	a.introduceSoon(ctx)
 	return &PinResponse{PubKey: a.key.PublicKey(), NPub: a.key.NPub(), Server: server, New: known == nil}, nil
 }
 
@@ -218,12 +253,16 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
-const serverColumns = `origin, name, relay, venue, server_key, fingerprint, issued_at, pinned_at`
+const serverColumns = `origin, name, relay, venue, server_key, fingerprint, issued_at, pinned_at, carriers`
 
 func scanServer(row scanner) (Server, error) {
 	var s Server
 	var issued, pinned int64
-	err := row.Scan(&s.Origin, &s.Name, &s.Relay, &s.Venue, &s.ServerKey, &s.Fingerprint, &issued, &pinned)
+	var carriers string
+	err := row.Scan(&s.Origin, &s.Name, &s.Relay, &s.Venue, &s.ServerKey, &s.Fingerprint, &issued, &pinned, &carriers)
+	if err == nil {
+		err = json.Unmarshal([]byte(carriers), &s.Carriers)
+	}
 	s.IssuedAt, s.PinnedAt = canonical.At(time.Unix(issued, 0)), canonical.At(time.Unix(pinned, 0))
 	return s, err
 }
@@ -263,12 +302,20 @@ func (a *Agent) servers(ctx context.Context) ([]Server, error) {
 }
 
 func (a *Agent) storeServer(ctx context.Context, s Server) error {
+	carriers := "[]"
+	if len(s.Carriers) > 0 {
+		text, err := json.Marshal(s.Carriers)
+		if err != nil {
+			return fmt.Errorf("pinning the server: %w", err)
+		}
+		carriers = string(text)
+	}
 	err := exec(ctx, a.db, `INSERT INTO agent_servers (`+serverColumns+`, position)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, (SELECT coalesce(max(position), 0) + 1 FROM agent_servers))
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, (SELECT coalesce(max(position), 0) + 1 FROM agent_servers))
 		ON CONFLICT (origin) DO UPDATE SET name = excluded.name, relay = excluded.relay, venue = excluded.venue,
 			server_key = excluded.server_key, fingerprint = excluded.fingerprint, issued_at = excluded.issued_at,
-			pinned_at = excluded.pinned_at, position = excluded.position`,
-		s.Origin, s.Name, s.Relay, s.Venue, s.ServerKey, s.Fingerprint, s.IssuedAt.Unix(), s.PinnedAt.Unix())
+			pinned_at = excluded.pinned_at, carriers = excluded.carriers, position = excluded.position`,
+		s.Origin, s.Name, s.Relay, s.Venue, s.ServerKey, s.Fingerprint, s.IssuedAt.Unix(), s.PinnedAt.Unix(), carriers)
 	if err != nil {
 		return fmt.Errorf("pinning the server: %w", err)
 	}

@@ -283,6 +283,7 @@ func (a *Agent) AcceptContact(ctx context.Context, q ContactRequest) (*Contact, 
 			return nil, fmt.Errorf("naming the contact: %w", err)
 		}
 	}
+	a.introduceSoon(ctx)
 	a.flush(ctx)
 	return a.contact(ctx, pubkey)
 }

@@ -178,6 +178,9 @@ func (a *Agent) Sync(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()
+	if err := a.listenToTopics(ctx, l); err != nil {
+		return err
+	}
 	failed := l.engine.Sync(ctx)
 	if failed == nil {
 		failed = a.setSetting(ctx, settingAsked, canonical.At(a.now()).String())
@@ -196,6 +199,7 @@ func (a *Agent) tendCards(ctx context.Context) error {
 		if err := a.refreshOnce(ctx); err != nil && ctx.Err() == nil {
 			a.log.WarnContext(ctx, "publishing the card again", "err", err)
 		}
+		a.introduceSoon(ctx) // topics change with the month
 		if err := a.forgetCards(ctx); err != nil && ctx.Err() == nil {
 			a.log.WarnContext(ctx, "forgetting old cards", "err", err)
 		}
@@ -218,8 +222,12 @@ func (a *Agent) refreshOnce(ctx context.Context) error {
 	if revoked, err := a.setting(ctx, settingRevoked); err != nil || revoked == own.PubKey {
 		return err
 	}
+	changed, err := a.cardNamesOthers(ctx, own)
+	if err != nil {
+		return err
+	}
 	life := own.ExpiresAt.Sub(own.CreatedAt.Time)
-	if own.ExpiresAt.Sub(a.now()) > life/refreshAhead {
+	if own.ExpiresAt.Sub(a.now()) > life/refreshAhead && !changed {
 		return nil
 	}
 	p, err := a.profile(ctx)

@@ -26,6 +26,7 @@ type cli struct {
 	Init    initCmd    `cmd:"" help:"Make a key and use a server." group:"Begin"`
 	Status  statusCmd  `cmd:"" help:"Show who this agent is and what waits for it." group:"Begin"`
 	Trust   trustCmd   `cmd:"" help:"Accept a server's new key after comparing its fingerprint." group:"Begin"`
+	Doctor  doctorCmd  `cmd:"" help:"Look whether this agent is reached over each carrier, or at a server." group:"Begin"`
 	Key     keyCmd     `cmd:"" help:"Show, import, back up and replace the agent's key." group:"Begin"`
 	Run     runCmd     `cmd:"" help:"Stay up: deliver, receive, answer on agent.sock." group:"Begin"`
 	MCP     mcpCmd     `cmd:"" name:"mcp" help:"Serve a language model over standard input and output." group:"Begin"`
@@ -38,10 +39,11 @@ type cli struct {
 	Export  exportCmd  `cmd:"" help:"Write everything stored about a key." group:"Find"`
 	Erase   eraseCmd   `cmd:"" help:"Delete what is stored about a key." group:"Find"`
 
-	Send   sendCmd   `cmd:"" help:"Send a text." group:"Reach"`
-	Inbox  inboxCmd  `cmd:"" help:"Read texts." group:"Reach"`
-	Outbox outboxCmd `cmd:"" help:"List, requeue, purge sent messages." group:"Reach"`
-	Relay  relayCmd  `cmd:"" help:"Check, export, fill and mirror a relay." group:"Reach"`
+	Send    sendCmd    `cmd:"" help:"Send a text." group:"Reach"`
+	Inbox   inboxCmd   `cmd:"" help:"Read texts." group:"Reach"`
+	Outbox  outboxCmd  `cmd:"" help:"List, requeue, purge sent messages." group:"Reach"`
+	Carrier carrierCmd `cmd:"" help:"List, add and remove the ways by which this agent is reached." group:"Reach"`
+	Relay   relayCmd   `cmd:"" help:"Check, export, fill and mirror a relay." group:"Reach"`
 
 	Propose  proposeCmd  `cmd:"" help:"Lock a draft and ask others to agree." group:"Agree"`
 	Review   reviewCmd   `cmd:"" help:"Read exactly what would be agreed." group:"Agree"`
