@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"net"
 	"testing"
 	"time"
@@ -92,4 +93,13 @@ func EraseUpToTheCommit(t *testing.T, a *Agent, q EraseRequest) {
 	if err := a.eraseRows(t.Context(), q, &PersonErased{PubKey: pubkey}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Resolve lists where a key is reached, as "scheme address".
+func Resolve(ctx context.Context, a *Agent, pubkey string) (list []string, err error) {
+	addresses, err := a.resolve(ctx, pubkey)
+	for _, at := range addresses {
+		list = append(list, at.Scheme+" "+at.Address)
+	}
+	return list, err
 }

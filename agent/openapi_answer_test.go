@@ -16,6 +16,7 @@ import (
 
 	"github.com/parleykit/parley/agent"
 	"github.com/parleykit/parley/agent/agenttest"
+	"github.com/parleykit/parley/ntfybridge/ntfytest"
 	"github.com/parleykit/parley/protocol/message"
 )
 
@@ -102,6 +103,11 @@ func (s *story) meetAndWrite(server *agenttest.Server, alice, bob *agent.Agent) 
 	s.ask(alice, "card.show", map[string]any{})
 	s.ask(alice, "card.show", map[string]any{"who": bob.PublicKey()})
 	s.ask(bob, "card.find", map[string]any{"words": []string{"archive"}})
+	push := ntfytest.Start(s, ntfytest.Unlimited)
+	s.ask(alice, "carrier.add", map[string]any{"scheme": "ntfy", "address": push.URL, "wake_up": true})
+	s.ask(alice, "carrier.list", nil)
+	s.ask(alice, "agent.doctor", map[string]any{"wait_seconds": patient})
+	s.ask(alice, "carrier.remove", map[string]any{"scheme": "ntfy", "address": push.URL})
 	s.ask(alice, "contact.add", map[string]any{"who": bob.PublicKey(), "name": "bob"})
 	s.ask(alice, "message.send", map[string]any{"to": "bob", "text": "good morning"})
 	s.until(bob, "contact.requests", nil, "requests")

@@ -37,6 +37,17 @@ type Server struct {
 	mu       sync.Mutex
 	document []byte
 	key      ed25519.PrivateKey
+	carriers []wellknown.Carrier
+}
+
+// Carry names carriers beside the relay in the server's document. An agent learns of
+// them when it pins the server again.
+func (s *Server) Carry(t testing.TB, carriers ...wellknown.Carrier) {
+	t.Helper()
+	s.mu.Lock()
+	s.carriers = carriers
+	s.mu.Unlock()
+	s.Reissue(t, time.Now())
 }
 
 // Start starts a server with a venue that hosts rooms for everybody.
@@ -130,7 +141,7 @@ func (s *Server) Reissue(t testing.TB, at time.Time) {
 	data, err := wellknown.Sign(wellknown.Document{
 		Origin: s.URL, Name: "test server", Relay: s.Relay.URL,
 		Venue:    &wellknown.Venue{PubKey: s.VenueKey.PublicKey(), Profiles: []string{"parley/1"}},
-		IssuedAt: canonical.At(at),
+		IssuedAt: canonical.At(at), Carriers: s.carriers,
 	}, s.key)
 	if err != nil {
 		t.Fatal(err)
