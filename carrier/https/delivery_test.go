@@ -1,7 +1,12 @@
 package https_test
 
 import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,9 +15,12 @@ import (
 	"github.com/parleykit/parley/carrier/https"
 	"github.com/parleykit/parley/carrier/https/httpstest"
 	"github.com/parleykit/parley/internal/database"
+	"github.com/parleykit/parley/internal/database/databasetest"
 	"github.com/parleykit/parley/internal/egress"
 	"github.com/parleykit/parley/internal/keys"
 	"github.com/parleykit/parley/internal/networktest"
+	"github.com/parleykit/parley/protocol/envelope"
+	"github.com/parleykit/parley/protocol/message"
 )
 
 // reads makes an agent that reads the mailbox at an origin.
@@ -69,4 +77,116 @@ func TestFaultsBetweenAgentAndMailboxLoseNothing(t *testing.T) {
 			thread.WantAcked(t)
 		})
 	}
+}
+
+// The agents read other mailboxes than they post to, so that each first asks the
+// other's, and a mailbox that is away for a while kills no message.
+func TestAMailboxThatIsAwayForAWhileLosesNothing(t *testing.T) {
+	away := networktest.NewProxy(t, "")
+	there := httpstest.Start(t, https.MailboxOptions{Origin: "http://" + away.Addr()})
+	away.Point(there.Addr)
+	away.Refuse(true)
+	now := &clock{}
+	w := carriertest.NewWorld(t)
+	alice := w.Add(reads(t, httpstest.Start(t, https.MailboxOptions{}).URL, func(o *https.Options) { o.Now = now.time }))
+	bob := w.Add(reads(t, "http://"+away.Addr()))
+	carriertest.Befriend(t, alice, bob)
+	thread := carriertest.NewThread(alice, bob)
+	thread.Say(3, "hello")
+	carriertest.Eventually(t, func() string {
+		rows, err := alice.Outbox(t.Context(), carrier.OutboxFilter{})
+		if err != nil || len(rows) < 3 || rows[0].Reason == "" && len(rows[0].Deliveries) == 0 {
+			return "nothing was tried"
+		}
+		return ""
+	})
+	away.Heal()
+	now.ahead.Store(int64(25 * time.Hour))
+	thread.WantHandled(t)
+	if dead, err := alice.Outbox(t.Context(), carrier.OutboxFilter{States: []carrier.State{carrier.StateDead}}); err != nil || len(dead) > 0 {
+		t.Errorf("%d messages are dead (%v)", len(dead), err)
+	}
+}
+
+// clock runs as the system's, ahead by what a test says.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) time() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+// A card that names somebody else's server causes one small request a day, over
+// restarts, whoever it is about, and never an envelope.
+func TestAVictimGetsOneSmallRequestADay(t *testing.T) {
+	var gets, others atomic.Int64
+	victim := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if r.Method != http.MethodGet || len(body) > 0 {
+			others.Add(1)
+		}
+		gets.Add(1)
+		http.Error(w, "who are you?", http.StatusInternalServerError)
+	}))
+	defer victim.Close()
+	db := databasetest.Open(t)
+	now := &clock{}
+	for _, day := range []int64{1, 2} {
+		for range 3 { // restarts
+			key, err := keys.GenerateNostr()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := https.New(t.Context(), https.Options{Signer: key, DB: db, Dialer: egress.New(egress.Options{AllowLoopback: true}), Now: now.time})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				if err := c.Send(t.Context(), carrier.Address{Scheme: "https", Address: victim.URL + "/carrier/v1/envelopes"}, wrapFor(t, key, sealed)); err == nil {
+					t.Error("the victim takes envelopes")
+				}
+			}
+			c.Close()
+		}
+		if gets.Load() != day || others.Load() != 0 {
+			t.Errorf("after %d days the victim got %d requests, %d of them no GET", day, gets.Load(), others.Load())
+		}
+		now.ahead.Add(int64(24*time.Hour + time.Second))
+	}
+	for i := range 20 { // many keys, many paths
+		other, err := keys.GenerateNostr()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := https.New(t.Context(), https.Options{Signer: other, DB: db, Dialer: egress.New(egress.Options{AllowLoopback: true}), Now: now.time})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Send(t.Context(), carrier.Address{Scheme: "https", Address: fmt.Sprint(victim.URL, "/", i)}, wrapFor(t, other, ""))
+		c.Close()
+	}
+	if more := gets.Load() - 2; more > 3 || others.Load() != 0 {
+		t.Errorf("twenty keys and paths cause %d requests", more)
+	}
+}
+
+// sealed is a recipient that several wraps are for.
+const sealed = "c6047f9441ed7d6d3045406e95c07cd85c778e4b8cef3ca7abac09b95c709ee5"
+
+// wrapFor is an envelope for a recipient, "" for a new one.
+func wrapFor(t *testing.T, from *keys.Nostr, recipient string) []byte {
+	t.Helper()
+	if recipient == "" {
+		key, err := keys.GenerateNostr()
+		if err != nil {
+			t.Fatal(err)
+		}
+		recipient = key.PublicKey()
+	}
+	m, err := message.New(message.TypeText, from.PublicKey(), recipient, message.Text{Text: "hello"}, time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wraps, err := envelope.Seal(m, from, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wraps[0].Bytes
 }

@@ -13,7 +13,8 @@
 // everything of it that needs no key is checked before it is stored, and bounded by
 // client address, by recipient and in all. Addresses of others are asked once
 // whether they serve the recipient before they get an envelope, so that a card that
-// names a victim causes one small request a day.
+// names a victim causes one small request a day, and many cards three to one host.
+// A token of NIP-98 is usable once in each process of a shared database.
 //
 // Concurrency: Mailbox and Carrier are safe for concurrent use. Several processes may
 // serve one mailbox on one PostgreSQL.

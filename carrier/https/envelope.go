@@ -32,6 +32,7 @@ var (
 	refusedStorage   = refusal{http.StatusServiceUnavailable, "storage", "The envelope could not be stored; try again later."}
 	refusedChallenge = refusal{http.StatusBadRequest, "invalid", "A challenge is 32 hex digits, a recipient is 64, both in lower case."}
 	refusedToken     = refusal{http.StatusUnauthorized, "unauthorized", "The request must be signed by the recipient's key (NIP-98)."}
+	refusedKey       = refusal{http.StatusForbidden, "forbidden", "Nothing is kept here for this key."}
 	refusedReaders   = refusal{http.StatusServiceUnavailable, "readers", "Too many readers wait; try again later."}
 	refusedDeletion  = refusal{http.StatusBadRequest, "invalid", "The body must be {\"ids\": [...]} with 1 to 200 ids of envelopes."}
 )

@@ -20,7 +20,8 @@ const (
 	maxDeleted      = 200      // ids in it
 	keepAlivePeriod = 15 * time.Second
 	streamLife      = time.Hour // after which a stream ends, to be authenticated anew
-	streamWindow    = maxPage   // envelopes sent on a stream and not deleted yet
+	writeTime       = 15 * time.Second
+	streamWindow    = maxPage // envelopes sent on a stream and not deleted yet
 )
 
 // delivered is one envelope in an answer; wrap is its exact bytes as a text.
@@ -47,15 +48,19 @@ type deleted struct {
 // caller is the key that signed a request (NIP-98); "" once it was refused.
 func (m *Mailbox) caller(w http.ResponseWriter, r *http.Request, body []byte) string {
 	if !m.allow(r) {
+		m.metrics.reads.WithLabelValues(refusedRate.code).Inc()
 		m.refuse(w, r, refusedRate)
 		return ""
 	}
 	url := strings.TrimSuffix(m.opts.Origin, "/") + r.URL.RequestURI()
-	pubkey, err := m.verifier.Verify(r.Header.Get("Authorization"), httpauth.Request{URL: []string{url}, Method: r.Method, Body: body})
+	pubkey, err := m.verifier.Verify(r.Header.Get("Authorization"), httpauth.Request{URL: []string{url}, Method: r.Method, Body: body, Allow: m.opts.Admit})
 	switch {
 	case errors.Is(err, httpauth.ErrBusy):
 		m.metrics.reads.WithLabelValues(refusedReaders.code).Inc()
 		m.refuse(w, r, refusedReaders)
+	case errors.Is(err, httpauth.ErrForbidden):
+		m.metrics.reads.WithLabelValues(refusedKey.code).Inc()
+		m.refuse(w, r, refusedKey)
 	case err != nil:
 		m.metrics.reads.WithLabelValues(refusedToken.code).Inc()
 		m.refuse(w, r, refusedToken)
@@ -134,7 +139,8 @@ func (m *Mailbox) nextPage(ctx context.Context, pubkey string, wait time.Duratio
 // has not deleted.
 func (m *Mailbox) stream(w http.ResponseWriter, r *http.Request, pubkey string, woken <-chan struct{}) {
 	control := http.NewResponseController(w)
-	_ = control.SetWriteDeadline(time.Now().Add(streamLife + time.Minute))
+	_ = control.SetReadDeadline(time.Time{}) // else the server takes the caller for gone
+	_ = control.SetWriteDeadline(time.Now().Add(writeTime))
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no") // a proxy must not collect them
@@ -146,6 +152,7 @@ func (m *Mailbox) stream(w http.ResponseWriter, r *http.Request, pubkey string, 
 	defer alive.Stop()
 	sent := map[int64]bool{}
 	for {
+		_ = control.SetWriteDeadline(time.Now().Add(keepAlivePeriod + writeTime)) // who does not read is cut off
 		var err error
 		if sent, err = m.streamPage(w, r, pubkey, sent); err != nil || control.Flush() != nil {
 			return

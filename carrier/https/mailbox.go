@@ -72,7 +72,7 @@ const (
 	maxAddresses  = 1 << 15
 	purgePeriod   = 10 * time.Minute
 	measurePeriod = 15 * time.Second
-	noticeChannel = "parley_https"
+	noticeChannel = "https"
 )
 
 // Mailbox keeps envelopes for recipients until they fetch them.

@@ -59,7 +59,7 @@ func newMailboxMetrics(registerer prometheus.Registerer) *mailboxMetrics {
 	} {
 		m.posted.WithLabelValues(result)
 	}
-	for _, result := range []string{readPage, readStream, refusedToken.code, refusedReaders.code} {
+	for _, result := range []string{readPage, readStream, refusedToken.code, refusedKey.code, refusedRate.code, refusedReaders.code} {
 		m.reads.WithLabelValues(result)
 	}
 	return m

@@ -1,15 +1,13 @@
-// Package httpstest starts a real mailbox on a loopback port for the tests of other
-// packages. It ends with its test and is imported from tests only.
 package httpstest
 
 import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
-	"net"
-	"net/http"
 	"sync"
 	"testing"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/parleykit/parley/carrier/https"
 	"github.com/parleykit/parley/internal/database/databasetest"
@@ -28,17 +26,15 @@ type Server struct {
 // own address, without a Key a fresh one.
 func Start(t testing.TB, opts https.MailboxOptions) *Server {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	web, err := httpserver.New(httpserver.Options{Listen: "127.0.0.1:0", Origin: opts.Origin})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{Addr: listener.Addr().String(), URL: "http://" + listener.Addr().String()}
+	s := &Server{Addr: web.Addr().String(), URL: web.Origin().String()}
 	if opts.DB == nil {
 		opts.DB = databasetest.Open(t)
 	}
-	if opts.Origin == "" {
-		opts.Origin = s.URL
-	}
+	opts.Origin, opts.ClientIP = s.URL, web.ClientIP
 	if opts.Key == nil {
 		_, key, err := ed25519.GenerateKey(rand.Reader)
 		if err != nil {
@@ -49,26 +45,19 @@ func Start(t testing.TB, opts https.MailboxOptions) *Server {
 	if s.Mailbox, err = https.NewMailbox(t.Context(), opts); err != nil {
 		t.Fatal(err)
 	}
+	if err := web.Handle(s.Routes()...); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	server := &http.Server{Handler: handler(s.Routes())}
-	go server.Serve(listener) //nolint:errcheck // It ends with the listener.
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.Run(ctx) })
+	group.Go(func() error { return web.Run(ctx) })
 	s.Stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-done; err != nil {
+		if err := group.Wait(); err != nil {
 			t.Errorf("ending the mailbox: %v", err)
 		}
-		server.Close()
 	})
 	t.Cleanup(s.Stop)
 	return s
-}
-
-func handler(routes []httpserver.Route) http.Handler {
-	mux := http.NewServeMux()
-	for _, route := range routes {
-		mux.Handle(route.Method+" "+route.Pattern, route.Handler)
-	}
-	return mux
 }

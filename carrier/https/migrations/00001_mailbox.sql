@@ -23,12 +23,15 @@ CREATE TABLE https_boxes (
 
 -- Addresses of others that were asked whether they serve a recipient.
 CREATE TABLE https_answers (
-    address    TEXT NOT NULL,
-    recipient  TEXT NOT NULL,
-    serves     BOOLEAN NOT NULL,
+    address      TEXT NOT NULL,
+    recipient    TEXT NOT NULL,
+    host         TEXT NOT NULL,
+    answered     BOOLEAN NOT NULL,
+    serves       BOOLEAN NOT NULL,
     ask_again_at BIGINT NOT NULL,
     PRIMARY KEY (address, recipient)
 );
+CREATE INDEX https_answers_host ON https_answers (host);
 CREATE INDEX https_answers_ask_again_at ON https_answers (ask_again_at);
 
 -- +goose Down
