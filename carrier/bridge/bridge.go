@@ -1,9 +1,3 @@
-// Package bridge moves signed events between two sides, such as a relay and a
-// broker, without any agent's key. An event is taken once, whichever side it
-// comes from, so that rings of bridges end.
-//
-// A crash between a write and its note repeats that one write; receivers know
-// an event by its id.
 package bridge
 
 import (
@@ -105,6 +99,7 @@ type Bridge struct {
 	db      *database.DB
 	logger  *slog.Logger
 	metrics *metrics
+	frames  *carrier.Assembler
 	lanes   []*direction
 }
 
@@ -116,7 +111,11 @@ func New(ctx context.Context, opts Options) (*Bridge, error) {
 	if err := Migrate(ctx, opts.DB); err != nil {
 		return nil, err
 	}
-	b := &Bridge{opts: opts, db: opts.DB, logger: opts.Logger.With("component", "bridge", "bridge", opts.Name), metrics: newMetrics(opts.Registerer, opts.Name)}
+	frames, err := carrier.NewAssembler(ctx, opts.DB, opts.Now)
+	if err != nil {
+		return nil, err
+	}
+	b := &Bridge{opts: opts, db: opts.DB, frames: frames, logger: opts.Logger.With("component", "bridge", "bridge", opts.Name), metrics: newMetrics(opts.Registerer, opts.Name)}
 	b.lanes = []*direction{newDirection(b, "a_to_b", opts.A, opts.B), newDirection(b, "b_to_a", opts.B, opts.A)}
 	return b, nil
 }

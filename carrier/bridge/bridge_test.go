@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/parleykit/parley/relay/relaytest"
 
 	"github.com/nbd-wtf/go-nostr"
 
@@ -174,17 +178,23 @@ func TestOlderCardIsNotMoved(t *testing.T) {
 	a, b := newPlace(), newPlace()
 	run(t, databasetest.Open(t), "pair", "x", a, b)
 	key := nostr.GeneratePrivateKey()
-	version := func(at nostr.Timestamp) []byte {
-		ev := nostr.Event{Kind: card.Kind, CreatedAt: at, Tags: nostr.Tags{{"d", "agent"}}}
+	now := time.Now()
+	version := func(age time.Duration) []byte {
+		public, _ := nostr.GetPublicKey(key)
+		c := card.Card{PubKey: public, Name: "agent", Alt: "a card", Expires: now.Add(time.Hour).Truncate(time.Second)}
+		ev, err := c.Event(now.Add(-age))
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := ev.Sign(key); err != nil {
 			t.Fatal(err)
 		}
 		data, _ := canonical.EncodeEvent(&ev)
 		return data
 	}
-	a.put(version(2000))
+	a.put(version(2 * time.Minute))
 	eventually(t, "the first did not come", func() bool { n, _ := b.counts(); return n == 1 })
-	a.put(version(1000), version(3000))
+	a.put(version(3*time.Minute), version(time.Minute))
 	eventually(t, "the newest did not come", func() bool { n, _ := b.counts(); return n >= 2 })
 	if n, _ := b.counts(); n != 2 {
 		t.Errorf("%d versions moved", n)
@@ -220,4 +230,60 @@ func FuzzParseItem(f *testing.F) {
 			t.Errorf("what was taken is refused: %v", err)
 		}
 	})
+}
+
+// wrapTo is a wrap for the key of a secret.
+func wrapTo(t testing.TB, secret string, n int) []byte {
+	t.Helper()
+	public, err := nostr.GetPublicKey(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sign(t, nostr.Event{
+		Kind: envelope.KindWrap, CreatedAt: nostr.Now(), Content: strconv.Itoa(n),
+		Tags: nostr.Tags{{"p", public}, {"expiration", strconv.FormatInt(time.Now().Add(time.Hour).Unix(), 10)}},
+	})
+}
+
+func decode(t testing.TB, data []byte) *nostr.Event {
+	t.Helper()
+	ev, err := canonical.DecodeEvent(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ev
+}
+
+// readAs lists the wraps of a key that a crossing may read.
+func readAs(t *testing.T, c *crossing, s *relaytest.Server, public string) ([]*nostr.Event, error) {
+	t.Helper()
+	return c.client.Query(t.Context(), s.URL, nostr.Filter{Kinds: []int{envelope.KindWrap}, Tags: nostr.TagMap{"p": {public}}})
+}
+
+// stored reports whether an event is on a relay.
+func stored(t *testing.T, c *crossing, s *relaytest.Server, data []byte) bool {
+	t.Helper()
+	ev := decode(t, data)
+	events, err := readAs(t, c, s, ev.Tags.GetFirst([]string{"p"}).Value())
+	return err == nil && slices.ContainsFunc(events, func(one *nostr.Event) bool { return one.ID == ev.ID })
+}
+
+// counted counts what is written to a side.
+type counted struct {
+	bridge.Side
+	mu  sync.Mutex
+	ids map[string]int
+}
+
+func (c *counted) Write(ctx context.Context, item bridge.Item) error {
+	c.mu.Lock()
+	c.ids[item.ID]++
+	c.mu.Unlock()
+	return c.Side.Write(ctx, item)
+}
+
+func (c *counted) counts() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.ids)
 }

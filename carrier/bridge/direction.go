@@ -96,11 +96,19 @@ func (d *direction) handle(ctx context.Context, data []byte, next carrier.Cursor
 			return context.Cause(ctx)
 		}
 	}
-	result, item, created := d.judge(data)
-	stored := result
+	var stored string
+	var item Item
+	judged, early, created := d.judge(data)
 	err := d.db.Write(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-		if stored = result; result == resultQueued {
-			if stored, err = d.store(ctx, tx, item, created); err != nil {
+		stored, item = judged, early
+		at := created
+		if stored == resultFrame {
+			if stored, item, at, err = d.takeFrame(ctx, tx, data); err != nil {
+				return err
+			}
+		}
+		if stored == resultQueued {
+			if stored, err = d.store(ctx, tx, item, at); err != nil {
 				return err
 			}
 		}
@@ -130,7 +138,8 @@ func (d *direction) judge(data []byte) (result string, item Item, created int64)
 		return resultFrame, item, 0
 	}
 	now := d.opts.Now()
-	item, created, err := ParseItem(data, now)
+	source, ok := d.from.(interface{ Verified() bool })
+	item, created, err := parseItem(data, now, !ok || !source.Verified())
 	switch {
 	case err != nil:
 		return resultInvalid, item, 0
@@ -140,6 +149,19 @@ func (d *direction) judge(data []byte) (result string, item Item, created int64)
 		return resultExpired, item, 0
 	}
 	return resultQueued, item, created
+}
+
+// takeFrame keeps a frame, and judges the event that it completes.
+func (d *direction) takeFrame(ctx context.Context, tx *sql.Tx, data []byte) (result string, item Item, created int64, err error) {
+	wrap, err := d.frames.Add(ctx, tx, "bridge "+d.opts.Name, data)
+	switch {
+	case errors.Is(err, carrier.ErrFrame):
+		return resultInvalid, item, 0, nil
+	case err != nil || wrap == nil:
+		return resultFrame, item, 0, err
+	}
+	result, item, created = d.judge(wrap)
+	return result, item, created, nil
 }
 
 func (d *direction) store(ctx context.Context, tx *sql.Tx, item Item, created int64) (string, error) {
@@ -180,7 +202,15 @@ func (d *direction) saveCursor(ctx context.Context, tx *sql.Tx, next carrier.Cur
 // purge forgets ids whose time is over.
 func (b *Bridge) purge(ctx context.Context) error {
 	return b.db.Write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "DELETE FROM bridge_items WHERE bridge = $1 AND keep_until <= $2 AND state <> 'queued'", b.opts.Name, b.opts.Now().Unix())
-		return err
+		now := b.opts.Now()
+		_, err := tx.ExecContext(ctx, "DELETE FROM bridge_items WHERE bridge = $1 AND keep_until <= $2 AND state <> 'queued'", b.opts.Name, now.Unix())
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, "DELETE FROM bridge_cards WHERE bridge = $1 AND created_at <= $2", b.opts.Name, now.Add(-card.MaxLifetime).Unix())
+		if err != nil {
+			return err
+		}
+		return b.frames.Expire(ctx, tx)
 	})
 }

@@ -12,7 +12,7 @@ const (
 	resultInvalid   = "invalid"   // no event, or forged
 	resultUnwanted  = "unwanted"  // not of the configured kinds and keys
 	resultExpired   = "expired"
-	resultFrame     = "frame" // a frame, which is not moved
+	resultFrame     = "frame" // waits for the others of its event
 	resultSent      = "sent"
 	resultRetry     = "retry"
 	resultDead      = "dead" // refused for good
