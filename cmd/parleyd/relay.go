@@ -54,6 +54,11 @@ func (s *server) openEvents(ctx context.Context) (relay.Store, error) {
 // its mail.
 func (s *server) relayPolicy(cfg *config.Config) (relay.Policy, error) {
 	p := policyOf(&cfg.Relay, s.http.Origin())
+	own, err := s.ownBridges(s.cfg)
+	if err != nil {
+		return p, err
+	}
+	p.Bridges = append(p.Bridges, own...)
 	if s.cfg.Venue.Enabled && p.Recipients != nil {
 		key, err := s.keys.EnsureNostr(keys.Venue)
 		if err != nil {

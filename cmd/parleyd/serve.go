@@ -120,6 +120,9 @@ func compose(ctx context.Context, cfg *config.Config, logger *slog.Logger) (s *s
 			return s, err
 		}
 	}
+	if err := s.addBridges(ctx); err != nil {
+		return s, err
+	}
 	return s, s.addDocument()
 }
 
