@@ -34,8 +34,7 @@ func Retention() []retention.Table {
 }
 
 var (
-	errFull    = errors.New("https: the recipient's box is full")
-	errCrowded = errors.New("https: the mailbox is full")
+	errFull = errors.New("https: the recipient's box is full")
 )
 
 // waiting is one envelope in a box.
