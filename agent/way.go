@@ -24,7 +24,7 @@ func (a *Agent) newCarriers(ctx context.Context, l *link) (list []carrier.Carrie
 	if len(relays) == 0 {
 		return nil, nil
 	}
-	dialer, err := a.dial(l.chosen())
+	dialer, err := a.dial(a.dialable(l.chosen()))
 	if err != nil {
 		return nil, err
 	}
@@ -44,8 +44,10 @@ func (a *Agent) newCarriers(ctx context.Context, l *link) (list []carrier.Carrie
 		return nil, err
 	}
 	return []carrier.Carrier{
-		plainCarrier{l.relays, l.relays}, plainCarrier{l.mailbox, l.mailbox},
-		plainCarrier{l.brokers, l.brokers}, plainText{plainCarrier{l.ntfy, l.ntfy}, l.ntfy},
+		plainCarrier{l.relays, l.relays},
+		plainCarrier{l.mailbox, l.mailbox},
+		plainCarrier{l.brokers, l.brokers},
+		plainText{plainCarrier{l.ntfy, l.ntfy}, l.ntfy},
 	}, nil
 }
 
@@ -59,6 +61,18 @@ func (l *link) chosen() []string {
 		list = append(list, c.Address)
 	}
 	return list
+}
+
+// dialable leaves out what cannot be dialed: one address of no use, such as in a
+// server's document, costs no other one.
+func (a *Agent) dialable(addresses []string) []string {
+	return slices.DeleteFunc(addresses, func(address string) bool {
+		_, err := egress.ParseAllow(hostPort(address))
+		if err != nil {
+			a.log.Warn("an address is not used", "address", address, "err", err)
+		}
+		return err != nil
+	})
 }
 
 func (l *link) ofScheme(scheme string) []OwnCarrier {
@@ -114,7 +128,8 @@ func (a *Agent) newNtfy(l *link, dialer *egress.Dialer) (err error) {
 	return nil
 }
 
-// woken reads the relays once more: somebody says that something waits there.
+// woken reads relays and mailboxes once more: somebody says that something waits
+// there. Brokers say so themselves.
 func (a *Agent) woken() {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
@@ -123,7 +138,7 @@ func (a *Agent) woken() {
 		if err != nil {
 			return
 		}
-		if err := l.engine.Sync(ctx); err != nil {
+		if err := l.engine.Poll(ctx, nostr.Scheme, https.Scheme); err != nil {
 			a.log.InfoContext(ctx, "reading the relays after a wake-up", "err", err)
 		}
 	}()

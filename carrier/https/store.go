@@ -33,9 +33,7 @@ func Retention() []retention.Table {
 	}
 }
 
-var (
-	errFull = errors.New("https: the recipient's box is full")
-)
+var errFull = errors.New("https: the recipient's box is full")
 
 // waiting is one envelope in a box.
 type waiting struct {

@@ -10,8 +10,10 @@ import (
 func TestCarriersAreSignedAndReadBack(t *testing.T) {
 	doc := document()
 	doc.Carriers = []Carrier{
-		{"https", "https://parley.example/carrier/v1/envelopes"}, {"mqtt", "mqtts://parley.example:8483"},
-		{"ntfy", "https://ntfy.example"}, {"pigeon", "loft:7"},
+		{"https", "https://parley.example/carrier/v1/envelopes"},
+		{"mqtt", "mqtts://parley.example:8483"},
+		{"ntfy", "https://ntfy.example"},
+		{"pigeon", "loft:7"},
 	}
 	data, err := Sign(doc, newSeedKey(1))
 	if err != nil {
