@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/parleykit/parley/carrier/nostr"
+	"github.com/parleykit/parley/internal/egress"
 	"github.com/parleykit/parley/mqttbridge"
 	"github.com/parleykit/parley/ntfybridge"
 	"github.com/parleykit/parley/protocol/card"
@@ -102,7 +104,11 @@ func (a *Agent) AddCarrier(ctx context.Context, q AddCarrierRequest) (*CarriersR
 	if err != nil {
 		return nil, fmt.Errorf("storing a carrier: %w", err)
 	}
-	return a.changeCarriers(ctx)
+	list, err := a.changeCarriers(ctx)
+	if err != nil && isNew { // what cannot be used must not stop the next start
+		err = errors.Join(err, exec(ctx, a.db, `DELETE FROM agent_carriers WHERE scheme = $1 AND address = $2`, q.Scheme, q.Address))
+	}
+	return list, err
 }
 
 // RemoveCarrier ends the use of a carrier that the owner added.
@@ -164,7 +170,7 @@ func (q *AddCarrierRequest) check() error {
 	case (q.Username == "") != (q.PasswordFile == ""):
 		return invalid("a user name and a password file belong together").hint("--username U --password-file FILE")
 	case (q.CertFile == "") != (q.KeyFile == ""):
-		return invalid("a client certificate and its key belong together").hint("--cert FILE --key FILE")
+		return invalid("a client certificate and its key belong together").hint("--cert FILE --cert-key FILE")
 	case !isMQTT && q.CAFile+q.CertFile != "":
 		return invalid("an ntfy server must have a certificate that the system accepts")
 	}
@@ -174,7 +180,19 @@ func (q *AddCarrierRequest) check() error {
 	return nil
 }
 
+// checkAddress brings the address into its one spelling and sees that it can be
+// dialed: what is stored is used at every start.
 func (q *AddCarrierRequest) checkAddress() error {
+	if err := q.parseAddress(); err != nil {
+		return err
+	}
+	if _, err := egress.ParseAllow(hostPort(q.Address)); err != nil {
+		return invalid("nothing can be reached at this address: %w", err).hint("write a host name or address, and a port from 1 to 65535 or none")
+	}
+	return nil
+}
+
+func (q *AddCarrierRequest) parseAddress() error {
 	switch q.Scheme {
 	case mqttbridge.Scheme:
 		if broker, err := mqttbridge.ParseBroker(q.Address); err == nil {

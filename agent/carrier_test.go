@@ -84,7 +84,7 @@ func TestATextFindsTheNextCarrierWhenOneFails(t *testing.T) {
 func TestContactsAreToldTheirOwnTopics(t *testing.T) {
 	t.Parallel()
 	server := agenttest.Start(t)
-	push := ntfytest.Start(t, ntfytest.Unlimited)
+	push := ntfytest.Start(t, ntfytest.Options{Burst: -1, Tokens: map[string]string{"tk_hush": "bob"}})
 	alice, bob := server.Running(t, agent.Options{}), server.Running(t, agent.Options{})
 	secret := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(secret, []byte("tk_hush\n"), 0o600); err != nil {
@@ -155,6 +155,29 @@ func TestDoctor_saysWhichCarrierFails(t *testing.T) {
 	if inbox, err := alice.Inbox(t.Context(), agent.InboxRequest{All: true}); err != nil || len(inbox.Texts) != 0 {
 		t.Errorf("looking left %d texts (%v)", len(inbox.Texts), err)
 	}
+}
+
+// An address that nothing can be reached at leaves a home that opens again.
+func TestAUselessAddressLeavesTheHomeUsable(t *testing.T) {
+	t.Parallel()
+	server := agenttest.Start(t)
+	home := filepath.Join(t.TempDir(), "home")
+	alice := server.Agent(t, agent.Options{Home: home})
+	for _, address := range []string{"mqtts://broker.example:0", "mqtts://bro!ker.example"} {
+		if _, err := alice.AddCarrier(t.Context(), agent.AddCarrierRequest{Scheme: "mqtt", Address: address}); err == nil {
+			t.Errorf("%s was taken", address)
+		}
+	}
+	server.Carry(t, wellknown.Carrier{Scheme: "mqtt", Address: "mqtts://parley.example"}, wellknown.Carrier{Scheme: "ntfy", Address: "https://bro!ker.example"})
+	if _, err := alice.PinServer(t.Context(), agent.PinRequest{URL: server.URL}); err != nil {
+		t.Fatalf("pinning: %v", err)
+	}
+	alice.Close()
+	again, err := agent.New(t.Context(), agent.Options{Home: home})
+	if err != nil {
+		t.Fatalf("opening the home again: %v", err)
+	}
+	again.Close()
 }
 
 func eventually(t *testing.T, what string, check func() bool) {

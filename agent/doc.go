@@ -6,8 +6,7 @@
 // agreement), NIP-19 for npub, NIP-09 to delete its card, NIP-49 for a
 // passphrase, RFC 8785 and SHA-256 for digests, RFC 9457 for the errors of its
 // local JSON API, OpenAPI 3.1 and JSON Schema 2020-12 for its description. Not
-// implemented: more than one key in a home, carriers other than Nostr, remote
-// access to the API.
+// implemented: more than one key in a home, remote access to the API.
 //
 // The methods of Agent that take and return one struct are the API operations;
 // Operations lists them. They have three faces: direct calls in Go, POST

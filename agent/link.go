@@ -144,7 +144,7 @@ func (a *Agent) resolve(ctx context.Context, pubkey string) ([]carrier.Address, 
 	if err != nil {
 		return nil, err
 	}
-	if c == nil || c.Expired {
+	if len(told) == 0 && (c == nil || c.Expired) {
 		if fresh, err := a.freshCard(ctx, pubkey); err == nil {
 			c = fresh
 		}

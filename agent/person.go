@@ -81,6 +81,7 @@ func (a *Agent) ErasePerson(ctx context.Context, q EraseRequest) (*PersonErased,
 	if _, err := a.eraseFiles(ctx); err != nil {
 		return nil, err
 	}
+	a.introduceSoon(ctx) // its topics are listened to no more
 	return erased, a.compact(ctx)
 }
 

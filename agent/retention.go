@@ -29,7 +29,7 @@ const asRoom = "as long as the row in `agent_rooms`"
 // Retention declares what an agent stores beside the delivery tables.
 func Retention() []retention.Table {
 	own := []retention.Table{
-		{Name: "agent_settings", Holds: "the agent's own name, what its card says, the successions of its key, when it last asked its servers", Lifetime: "until the owner removes the home"},
+		{Name: "agent_settings", Holds: "the agent's own name, what its card says, the successions of its key, when it last asked its servers, the secret that ntfy topics are made from", Lifetime: "until the owner removes the home"},
 		{Name: "agent_erasing", Holds: "ids of erased agreements whose files are still there", Lifetime: "until they are gone, the next start at the latest"},
 		{Name: "agent_servers", Holds: "pinned servers and their keys", Lifetime: "until the owner removes the home"},
 		{Name: "agent_carriers", Holds: "brokers and ntfy servers that the owner added, with the names of files that hold secrets", Lifetime: "until the owner removes them"},

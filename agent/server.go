@@ -54,8 +54,8 @@ func (c ServerCarrier) own(pubkey string) (OwnCarrier, bool) {
 		_, err := https.ParseAddress(c.Address)
 		return own, err == nil
 	case mqttbridge.Scheme:
-		_, err := mqttbridge.ParseBroker(c.Address)
-		own.Address = inboxAt(c.Address, pubkey)
+		broker, err := mqttbridge.ParseBroker(c.Address)
+		own.Address = inboxAt(broker, pubkey)
 		return own, err == nil
 	case ntfybridge.Scheme:
 		_, err := ntfybridge.ParseOrigin(c.Address)
@@ -237,7 +237,7 @@ func hostPort(address string) string {
 	}
 	port := u.Port()
 	if port == "" {
-		port = map[string]string{"http": "80", "ws": "80", "https": "443", "wss": "443"}[u.Scheme]
+		port = map[string]string{"http": "80", "ws": "80", "https": "443", "wss": "443", "mqtt": "1883", "mqtts": "8883"}[u.Scheme]
 	}
 	return net.JoinHostPort(u.Hostname(), port)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/parleykit/parley/internal/egress"
 	"github.com/parleykit/parley/mqttbridge"
 	"github.com/parleykit/parley/ntfybridge"
+	"github.com/parleykit/parley/protocol/canonical"
 	"github.com/parleykit/parley/protocol/card"
 )
 
@@ -37,7 +38,7 @@ func (a *Agent) newCarriers(ctx context.Context, l *link) (list []carrier.Carrie
 	if err := a.newMailbox(ctx, l, dialer); err != nil {
 		return nil, err
 	}
-	if err := a.newBrokers(l, dialer); err != nil {
+	if err := a.newBrokers(ctx, l, dialer); err != nil {
 		return nil, err
 	}
 	if err := a.newNtfy(l, dialer); err != nil {
@@ -93,9 +94,13 @@ func (a *Agent) newMailbox(ctx context.Context, l *link, dialer *egress.Dialer) 
 	return nil
 }
 
-func (a *Agent) newBrokers(l *link, dialer *egress.Dialer) (err error) {
+func (a *Agent) newBrokers(ctx context.Context, l *link, dialer *egress.Dialer) (err error) {
+	secret, err := a.topicSecret(ctx) // one for each home, also of one key at one path of two machines
+	if err != nil {
+		return err
+	}
 	opts := mqttbridge.Options{
-		Signer: a.key, Dialer: dialer, Instance: a.home, Now: a.opts.Now, Logger: a.opts.Logger, Registerer: l.registry,
+		Signer: a.key, Dialer: dialer, Instance: canonical.Digest(append([]byte("mqtt instance "), secret...)), Now: a.opts.Now, Logger: a.opts.Logger, Registerer: l.registry,
 	}
 	for _, c := range l.ofScheme(mqttbridge.Scheme) {
 		inbox := mqttbridge.Inbox{Address: c.Address, Credential: mqttbridge.Credential{Username: c.Username, PasswordFile: c.PasswordFile}}

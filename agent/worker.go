@@ -178,9 +178,7 @@ func (a *Agent) Sync(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()
-	if err := a.listenToTopics(ctx, l); err != nil {
-		return err
-	}
+	a.introduceSoon(ctx)
 	failed := l.engine.Sync(ctx)
 	if failed == nil {
 		failed = a.setSetting(ctx, settingAsked, canonical.At(a.now()).String())

@@ -156,30 +156,37 @@ func (e *Engine) queueAnswer(ctx context.Context, tx *sql.Tx, in *Incoming, typ 
 	return err
 }
 
-// ackDue is true of an ack row that may be sent once more. The database numbers
-// parameters by where they first stand, so these come before any other.
-const ackDue = `recipient = $1 AND in_reply_to = $2 AND type = 'ack' AND state = 'sent' AND due_ms IS NULL
-	AND rounds < $3 AND sent_ms <= $4 AND expires_at > $5`
+// otherPause is how soon an ack goes by another carrier than before, since the message
+// came again by that one: the first may have gone.
+const otherPause = time.Second
 
-func ackIsDue(ctx context.Context, tx *sql.Tx, sender, messageID string, now time.Time) (bool, error) {
+// dueAck finds the ack of a message that came again by a scheme, if it may be sent once
+// more; 0 for none.
+func dueAck(ctx context.Context, tx *sql.Tx, sender, messageID, scheme string, now time.Time) (seq int64, err error) {
 	if messageID == "" {
-		return false, nil
+		return 0, nil
 	}
-	var n int
-	err := tx.QueryRowContext(ctx, "SELECT count(*) FROM carrier_outbox WHERE "+ackDue,
-		sender, messageID, maxAckSend, now.Add(-ackPause).UnixMilli(), now.Unix()).Scan(&n)
-	return n > 0, err
+	err = tx.QueryRowContext(ctx, `SELECT seq FROM carrier_outbox
+		WHERE recipient = $1 AND in_reply_to = $2 AND type = 'ack' AND state = 'sent' AND due_ms IS NULL
+			AND rounds < $3 AND (sent_ms <= $4 OR scheme <> $5 AND sent_ms <= $6) AND expires_at > $7 ORDER BY seq LIMIT 1`,
+		sender, messageID, maxAckSend, now.Add(-ackPause).UnixMilli(), scheme, now.Add(-otherPause).UnixMilli(), now.Unix()).Scan(&seq)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return seq, err
 }
 
-// repeatAck sends the same ack once more.
-func repeatAck(ctx context.Context, tx *sql.Tx, sender, messageID string, now time.Time) error {
-	_, err := tx.ExecContext(ctx, `UPDATE carrier_deliveries SET state = 'queued', wraps = 0, attempts = 0
-		WHERE state = 'sent' AND outbox_seq IN (SELECT seq FROM carrier_outbox WHERE `+ackDue+")",
-		sender, messageID, maxAckSend, now.Add(-ackPause).UnixMilli(), now.Unix())
+// repeatAck sends the ack of a message that came again once more, by the carrier that
+// brought it now, where that is due.
+func repeatAck(ctx context.Context, tx *sql.Tx, sender, messageID, scheme string, now time.Time) error {
+	seq, err := dueAck(ctx, tx, sender, messageID, scheme, now)
+	if err != nil || seq == 0 {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "UPDATE carrier_deliveries SET state = 'queued', wraps = 0, attempts = 0 WHERE state = 'sent' AND outbox_seq = $1", seq)
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, "UPDATE carrier_outbox SET due_ms = sent_ms WHERE "+ackDue,
-		sender, messageID, maxAckSend, now.Add(-ackPause).UnixMilli(), now.Unix())
+	_, err = tx.ExecContext(ctx, "UPDATE carrier_outbox SET due_ms = sent_ms, scheme = $1 WHERE seq = $2", scheme, seq)
 	return err
 }

@@ -68,7 +68,7 @@ func (e *Engine) handler(scheme string) Handler {
 // storage; what is wrong with the wrap is in the result.
 func (e *Engine) receive(ctx context.Context, scheme string, wrap []byte, next Cursor) (string, error) {
 	if id, ok := wrapID(wrap); ok {
-		if known, err := e.known(ctx, id); known || err != nil {
+		if known, err := e.known(ctx, id, scheme); known || err != nil {
 			return resultDuplicate, err
 		}
 	}
@@ -114,7 +114,7 @@ func wrapID(wrap []byte) (string, bool) {
 
 // known reports whether a wrap was dealt with before, and repeats the ack of
 // its message where that is due.
-func (e *Engine) known(ctx context.Context, id string) (known bool, err error) {
+func (e *Engine) known(ctx context.Context, id, scheme string) (known bool, err error) {
 	var sender, messageID string
 	var due bool
 	err = e.db.View(ctx, func(ctx context.Context, tx *sql.Tx) error {
@@ -126,13 +126,16 @@ func (e *Engine) known(ctx context.Context, id string) (known bool, err error) {
 			return err
 		}
 		known = true
-		due, err = ackIsDue(ctx, tx, sender, messageID, e.now())
+		seq, err := dueAck(ctx, tx, sender, messageID, scheme, e.now())
+		due = seq > 0
 		return err
 	})
 	if err != nil || !due {
 		return known, err
 	}
-	err = e.db.Write(ctx, func(ctx context.Context, tx *sql.Tx) error { return repeatAck(ctx, tx, sender, messageID, e.now()) })
+	err = e.db.Write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		return repeatAck(ctx, tx, sender, messageID, scheme, e.now())
+	})
 	wake(e.wakeOut)
 	return known, err
 }
@@ -235,11 +238,7 @@ func (e *Engine) takeAgain(ctx context.Context, tx *sql.Tx, in *arrival) (receip
 	if err := keepWraps(ctx, tx, in); err != nil {
 		return got, err
 	}
-	due, err := ackIsDue(ctx, tx, in.Sender, in.Message.ID, in.now)
-	if err != nil || !due {
-		return got, err
-	}
-	return got, repeatAck(ctx, tx, in.Sender, in.Message.ID, in.now)
+	return got, repeatAck(ctx, tx, in.Sender, in.Message.ID, in.Scheme, in.now)
 }
 
 // admit decides what becomes of a stored message of a trusted sender, and

@@ -44,6 +44,9 @@ func (e *Engine) addresses(ctx context.Context, a *attempt) ([]Address, error) {
 	if a.scheme != "" && !slices.ContainsFunc(usable, func(to Address) bool { return !other(to) }) {
 		a.scheme = "" // it writes by a carrier it cannot be answered by
 	}
+	if a.answerFails() {
+		a.scheme = "" // the carrier that brought the question has gone since
+	}
 	if a.scheme != "" {
 		usable = slices.DeleteFunc(usable, other)
 	}
@@ -51,6 +54,14 @@ func (e *Engine) addresses(ctx context.Context, a *attempt) ([]Address, error) {
 		return cmp.Or(cmp.Compare(a.rank(x), a.rank(y)), cmp.Compare(x.Priority, y.Priority))
 	})
 	return usable[:min(len(usable), maxAddresses)], nil
+}
+
+// answerFails reports whether an answer was tried in vain by the carrier that brought
+// the question.
+func (a *attempt) answerFails() bool {
+	return a.scheme != "" && slices.ContainsFunc(a.targets, func(t *target) bool {
+		return t.Scheme == a.scheme && t.State != StateSent && t.Attempts > 0
+	})
 }
 
 // rank is 0 for the address that worked last and 1 for every other.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -27,6 +28,18 @@ func (e *Engine) Sync(ctx context.Context) error {
 	}
 	if err := e.flush(ctx); err != nil {
 		failures = append(failures, fmt.Errorf("sending the outbox: %w", err))
+	}
+	return errors.Join(failures...)
+}
+
+// Poll reads what is stored upstream at the carriers of these schemes that are
+// Pollers, beside a Receive that runs. Run processes it.
+func (e *Engine) Poll(ctx context.Context, schemes ...string) error {
+	var failures []error
+	for _, c := range e.opts.Carriers {
+		if poller, ok := c.(Poller); ok && slices.Contains(schemes, c.Scheme()) {
+			failures = append(failures, e.poll(ctx, c.Scheme(), poller))
+		}
 	}
 	return errors.Join(failures...)
 }

@@ -28,10 +28,18 @@ type rules struct {
 	sessions map[string]string // client id → key, of sessions that outlive a connection
 	perKey   map[string]int
 	cards    map[string]bool // topics that hold one
+	sizes    map[inflightKey]int64
+	bytes    int64 // their sum
+}
+
+// inflightKey names what waits for a session.
+type inflightKey struct {
+	client string
+	packet uint16
 }
 
 func newRules(opts *BrokerOptions, server *mqtt.Server, m *brokerMetrics, v *httpauth.Verifier) *rules {
-	return &rules{opts: opts, server: server, metrics: m, verifier: v, sessions: map[string]string{}, perKey: map[string]int{}, cards: map[string]bool{}}
+	return &rules{opts: opts, server: server, metrics: m, verifier: v, sessions: map[string]string{}, perKey: map[string]int{}, cards: map[string]bool{}, sizes: map[inflightKey]int64{}}
 }
 
 // ID implements mqtt.Hook.
@@ -40,19 +48,26 @@ func (r *rules) ID() string { return "parley-rules" }
 // Provides implements mqtt.Hook.
 func (r *rules) Provides(b byte) bool {
 	return bytes.IndexByte([]byte{
-		mqtt.OnConnectAuthenticate, mqtt.OnACLCheck, mqtt.OnSessionEstablished, mqtt.OnDisconnect, mqtt.OnClientExpired, mqtt.OnPublish, mqtt.OnWill,
+		mqtt.OnConnectAuthenticate, mqtt.OnACLCheck, mqtt.OnSessionEstablished, mqtt.OnClientExpired, mqtt.OnSubscribe,
+		mqtt.OnPublish, mqtt.OnRetainedExpired, mqtt.OnQosPublish, mqtt.OnQosComplete, mqtt.OnQosDropped,
 	}, b) >= 0
 }
 
 // count reads which sessions and cards were stored.
 func (r *rules) count() {
 	for id, cl := range r.server.Clients.GetAll() {
-		if !cl.Net.Inline {
-			r.keep(id, string(cl.Properties.Username))
+		if cl.Net.Inline {
+			continue
+		}
+		r.keep(id, string(cl.Properties.Username))
+		for _, pk := range cl.State.Inflight.GetAll(false) {
+			r.OnQosPublish(cl, pk, 0, 0)
 		}
 	}
 	for topic := range r.server.Topics.Retained.GetAll() {
-		r.cards[topic] = true
+		if _, _, ok := cardOf(topic); ok {
+			r.cards[topic] = true
+		}
 	}
 }
 
@@ -72,7 +87,7 @@ func (r *rules) login(cl *mqtt.Client, pk packets.Packet) string {
 	if err != nil || key != string(pk.Connect.Username) {
 		return loginInvalid
 	}
-	if pk.Connect.WillFlag && pk.Connect.WillTopic != PresenceTopic(key) {
+	if pk.Connect.WillFlag && !(r.opts.Presence && pk.Connect.WillTopic == PresenceTopic(key) && string(pk.Connect.WillPayload) == presenceOffline) {
 		return loginWill
 	}
 	if cl.State.Keepalive == 0 || cl.State.Keepalive > maxKeepAlive {
@@ -84,8 +99,11 @@ func (r *rules) login(cl *mqtt.Client, pk packets.Packet) string {
 	if known, open := r.server.Clients.Get(cl.ID); open && string(known.Properties.Username) != key || kept && owner != key {
 		return loginTaken
 	}
-	if !pk.Connect.Clean && !kept && !r.fits(key) {
-		return loginSessions
+	if !pk.Connect.Clean && !kept {
+		if !r.fits(key) {
+			return loginSessions
+		}
+		r.keep(cl.ID, key) // before anybody else can use the id
 	}
 	return loginOK
 }
@@ -149,7 +167,7 @@ func (r *rules) OnACLCheck(cl *mqtt.Client, topic string, write bool) bool {
 		return true
 	}
 	key := string(cl.Properties.Username)
-	allowed := write && r.writes(key, topic) || !write && r.reads(key, topic) && r.room(cl, key, topic)
+	allowed := write && r.writes(key, topic) || !write && r.reads(key, topic)
 	if !allowed {
 		r.metrics.denied.WithLabelValues(accessName(write)).Inc()
 	}
@@ -170,7 +188,7 @@ func (r *rules) writes(key, topic string) bool {
 	if _, _, ok := cardOf(topic); ok {
 		return r.bridge(key) != nil
 	}
-	return topic == PresenceTopic(key)
+	return r.opts.Presence && topic == PresenceTopic(key)
 }
 
 func (r *rules) reads(key, filter string) bool {
@@ -192,16 +210,62 @@ func (r *rules) reads(key, filter string) bool {
 	return ok && canonical.IsHex(pubkey, 32)
 }
 
-// room bounds the subscriptions of a session.
-func (r *rules) room(cl *mqtt.Client, key, filter string) bool {
-	if _, known := cl.State.Subscriptions.Get(filter); known || r.bridge(key) != nil {
-		return true
+// OnSubscribe implements mqtt.Hook: a filter beyond the subscriptions of a session is
+// made one that the server refuses.
+func (r *rules) OnSubscribe(cl *mqtt.Client, pk packets.Packet) packets.Packet {
+	if cl.Net.Inline || r.bridge(string(cl.Properties.Username)) != nil {
+		return pk
 	}
-	return cl.State.Subscriptions.Len() < r.opts.Limits.Subscriptions
+	fresh := 0
+	for i, sub := range pk.Filters {
+		if _, known := cl.State.Subscriptions.Get(sub.Filter); known {
+			continue
+		}
+		if fresh++; cl.State.Subscriptions.Len()+fresh > r.opts.Limits.Subscriptions {
+			pk.Filters[i].Filter = ""
+			r.metrics.denied.WithLabelValues(accessRead).Inc()
+		}
+	}
+	return pk
 }
 
-// OnWill implements mqtt.Hook; whose it may be was checked at the login.
-func (r *rules) OnWill(_ *mqtt.Client, w mqtt.Will) (mqtt.Will, error) { return w, nil }
+// OnRetainedExpired implements mqtt.Hook.
+func (r *rules) OnRetainedExpired(topic string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.cards, topic)
+}
+
+// OnQosPublish implements mqtt.Hook: it counts what waits.
+func (r *rules) OnQosPublish(cl *mqtt.Client, pk packets.Packet, _ int64, _ int) {
+	if pk.FixedHeader.Type != packets.Publish {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := inflightKey{cl.ID, pk.PacketID}
+	r.bytes += int64(len(pk.Payload)) - r.sizes[key]
+	r.sizes[key] = int64(len(pk.Payload))
+}
+
+// OnQosComplete implements mqtt.Hook.
+func (r *rules) OnQosComplete(cl *mqtt.Client, pk packets.Packet) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := inflightKey{cl.ID, pk.PacketID}
+	r.bytes -= r.sizes[key]
+	delete(r.sizes, key)
+}
+
+// OnQosDropped implements mqtt.Hook.
+func (r *rules) OnQosDropped(cl *mqtt.Client, pk packets.Packet) { r.OnQosComplete(cl, pk) }
+
+// crowded reports whether no more may wait.
+func (r *rules) crowded() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.bytes >= r.opts.Limits.WaitingBytes
+}
 
 // OnPublish implements mqtt.Hook. What goes to an inbox is stored for its sessions
 // before the publisher is told, which the server itself does the other way round.
@@ -247,10 +311,13 @@ func (r *rules) judgeEnvelope(pk packets.Packet) string {
 	if pk.FixedHeader.Retain || len(pk.Payload) > MaxPayload || !carrier.IsFrame(pk.Payload) && !bytes.HasPrefix(pk.Payload, []byte(`{"id":"`)) {
 		return publishedInvalid
 	}
+	if r.crowded() {
+		return publishedFull
+	}
 	found := false
-	for id := range r.server.Topics.Subscribers(pk.TopicName).Subscriptions {
+	for id, sub := range r.server.Topics.Subscribers(pk.TopicName).Subscriptions {
 		cl, ok := r.server.Clients.Get(id)
-		if !ok {
+		if !ok || cl.Properties.Clean || sub.Qos == 0 { // nothing is kept for such a reader
 			continue
 		}
 		if cl.State.Inflight.Len() >= r.opts.Limits.Waiting {
@@ -288,7 +355,7 @@ func (r *rules) judgeCard(pk packets.Packet, pubkey, d string) string {
 		return publishedInvalid
 	}
 	if old, ok := r.server.Topics.Retained.Get(pk.TopicName); ok {
-		if before, err := canonical.DecodeEvent(old.Payload); err == nil && before.CreatedAt > ev.CreatedAt {
+		if before, err := canonical.DecodeEvent(old.Payload); err == nil && (before.CreatedAt > ev.CreatedAt || before.CreatedAt == ev.CreatedAt && before.ID < ev.ID) {
 			return publishedStale
 		}
 	}

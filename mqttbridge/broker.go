@@ -32,8 +32,10 @@ type BrokerOptions struct {
 	// Bridges may read inboxes of others and write cards.
 	Bridges []BrokerBridge
 	// Admit says whose inboxes are served; nil is everybody's.
-	Admit  func(pubkey string) bool
-	Limits BrokerLimits
+	Admit func(pubkey string) bool
+	// Presence lets keys say on their presence topics whether they are up.
+	Presence bool
+	Limits   BrokerLimits
 
 	Logger     *slog.Logger          // nil discards
 	Registerer prometheus.Registerer // nil leaves the metrics unregistered
@@ -52,7 +54,8 @@ type BrokerLimits struct {
 	ClientsPerAddress int           // of them, by /64 for IPv6; 0 is 256
 	Sessions          int           // kept for who is away; 0 is 16384
 	SessionsPerKey    int           // 0 is 8
-	Waiting           int           // messages that wait for one session; 0 is 8192
+	Waiting           int           // messages that wait for one session; 0 is 2048
+	WaitingBytes      int64         // size of what waits for all sessions; 0 is 512 MiB
 	Subscriptions     int           // of one session that is no bridge; 0 is 64
 	Cards             int           // 0 is 100,000
 	SessionLife       time.Duration // of who does not come back; 0 is 32 days
@@ -63,7 +66,8 @@ func (l *BrokerLimits) setDefaults() {
 	l.ClientsPerAddress = cmp.Or(l.ClientsPerAddress, 256)
 	l.Sessions = cmp.Or(l.Sessions, 1<<14)
 	l.SessionsPerKey = cmp.Or(l.SessionsPerKey, 8)
-	l.Waiting = min(cmp.Or(l.Waiting, 8192), 1<<16-1)
+	l.Waiting = min(cmp.Or(l.Waiting, 2048), 1<<16-1)
+	l.WaitingBytes = cmp.Or(l.WaitingBytes, 512<<20)
 	l.Subscriptions = cmp.Or(l.Subscriptions, 64)
 	l.Cards = cmp.Or(l.Cards, 100_000)
 	l.SessionLife = cmp.Or(l.SessionLife, 32*24*time.Hour)

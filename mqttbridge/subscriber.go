@@ -76,7 +76,7 @@ func (i Inbox) dialer(d *egress.Dialer) func(context.Context, string, string) (n
 func (s *subscriber) listen(ctx context.Context, handle func(context.Context, arrived) error) {
 	for failures := 0; ctx.Err() == nil; failures++ {
 		began := s.opts.Now()
-		err := s.run(ctx, handle, false)
+		err := s.run(ctx, handle)
 		if ctx.Err() != nil {
 			return
 		}
@@ -92,16 +92,26 @@ func (s *subscriber) listen(ctx context.Context, handle func(context.Context, ar
 	}
 }
 
-// poll reads what is stored.
+// poll reads what is stored. A session that runs reads it already.
 func (s *subscriber) poll(ctx context.Context, handle func(context.Context, arrived) error) error {
-	return s.run(ctx, handle, true)
+	if !s.session.TryLock() {
+		return nil
+	}
+	defer s.session.Unlock()
+	return s.connected(ctx, handle, true)
 }
 
-// run is one session: it connects, subscribes and hands on what comes, until the
-// connection is lost, ctx ends or, where once is true, nothing comes any more.
-func (s *subscriber) run(ctx context.Context, handle func(context.Context, arrived) error, once bool) error {
+// run is one session, after the one that may run now.
+func (s *subscriber) run(ctx context.Context, handle func(context.Context, arrived) error) error {
 	s.session.Lock()
 	defer s.session.Unlock()
+	return s.connected(ctx, handle, false)
+}
+
+// connected connects, subscribes and hands on what comes, until the connection is
+// lost, ctx ends or, where once is true, nothing comes any more. The caller holds
+// session.
+func (s *subscriber) connected(ctx context.Context, handle func(context.Context, arrived) error, once bool) error {
 	queues := s.queues()
 	ended := make(chan struct{})
 	var order ackOrder

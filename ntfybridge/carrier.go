@@ -118,7 +118,8 @@ func parseTopics(texts []string) (map[string][]string, error) {
 }
 
 // SetTopics changes what is listened to, also while Receive runs. Topics that
-// are new then are read from their oldest message on.
+// are new then are read from their oldest message on. The same ones as before
+// change nothing: streams go on.
 func (c *Carrier) SetTopics(texts []string) error {
 	topics, err := parseTopics(texts)
 	if err != nil {
@@ -126,6 +127,9 @@ func (c *Carrier) SetTopics(texts []string) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if maps.EqualFunc(topics, c.topics, slices.Equal) {
+		return nil
+	}
 	c.topics = topics
 	c.ear.client.knows(slices.Sorted(maps.Keys(topics)))
 	close(c.changed)

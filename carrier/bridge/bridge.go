@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -49,7 +50,10 @@ type Options struct {
 	Kinds      []int    // moved; none is wraps and cards
 	Authors    []string // whose events are moved; none is everybody's
 	Recipients []string // whose wraps are moved; none is everybody's
-	Holder     string   // this process
+	// Holder is this process. One that begins anew under its name takes its lease back at
+	// once, so that no two that run may have the same.
+	Holder string
+	Lease  time.Duration // until another takes over from one that is silent; 0 is 30 s
 
 	Window   int   // writes of one direction that are under way; 0 is 64
 	MaxQueue int   // items that wait in one direction before its reading pauses; 0 is 100 000
@@ -75,6 +79,7 @@ func (o *Options) setDefaults() error {
 	setDefault(&o.Retry.Base, time.Second)
 	setDefault(&o.Retry.Cap, 5*time.Minute)
 	setDefault(&o.WriteTimeout, 30*time.Second)
+	setDefault(&o.Lease, 30*time.Second)
 	if len(o.Kinds) == 0 {
 		o.Kinds = []int{envelope.KindWrap, card.Kind}
 	}
@@ -101,6 +106,7 @@ type Bridge struct {
 	metrics *metrics
 	frames  *carrier.Assembler
 	lanes   []*direction
+	lease   atomic.Value // string: the holder's name in the table, of this holding
 }
 
 // New makes a bridge and its tables; it moves nothing before Run.
@@ -137,7 +143,8 @@ func (b *Bridge) move(ctx context.Context) error {
 		return err
 	}
 	for _, d := range b.lanes {
-		if err := d.count(ctx); err != nil {
+		d.queue = newQueue(b.opts.Now)
+		if err := d.scan(ctx); err != nil {
 			return err
 		}
 	}
@@ -145,6 +152,7 @@ func (b *Bridge) move(ctx context.Context) error {
 	for _, d := range b.lanes {
 		group.Go(func() { d.read(ctx) })
 		group.Go(func() { d.drain(ctx) })
+		group.Go(func() { d.rescan(ctx) })
 	}
 	group.Go(func() {
 		for pause(ctx, time.Hour) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/parleykit/parley/carrier"
@@ -14,48 +13,35 @@ import (
 // keepAfterExpiry is how much longer than its event an id is known.
 const keepAfterExpiry = 3 * 24 * time.Hour
 
+// Bounds of what one bridge remembers.
+const (
+	maxCards = 20_000    // versions
+	maxIDs   = 1_000_000 // of events that were moved; the oldest are forgotten first
+)
+
 // direction moves from one side to the other.
 type direction struct {
 	*Bridge
 	name     string
 	from, to Side
-	wake     chan struct{}
-
-	mu    sync.Mutex
-	items int
-	bytes int64
+	queue    *queue // of this holding of the lease
 }
 
 func newDirection(b *Bridge, name string, from, to Side) *direction {
-	return &direction{Bridge: b, name: name, from: from, to: to, wake: make(chan struct{}, 1)}
+	return &direction{Bridge: b, name: name, from: from, to: to}
 }
 
 func (d *direction) note(result string) { d.metrics.items.WithLabelValues(d.name, result).Inc() }
 
-// count learns what waits from an earlier run.
-func (d *direction) count(ctx context.Context) error {
-	return d.db.View(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		err := tx.QueryRowContext(ctx, "SELECT count(*), coalesce(sum(size), 0) FROM bridge_items WHERE bridge = $1 AND direction = $2 AND state = 'queued'",
-			d.opts.Name, d.name).Scan(&d.items, &d.bytes)
-		d.metrics.queued.WithLabelValues(d.name).Set(float64(d.items))
-		return err
-	})
-}
-
-func (d *direction) add(items int, bytes int64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.items += items
-	d.bytes += bytes
-	d.metrics.queued.WithLabelValues(d.name).Set(float64(d.items))
+// gauge shows how much waits.
+func (d *direction) gauge() {
+	items, _ := d.queue.size()
+	d.metrics.queued.WithLabelValues(d.name).Set(float64(items))
 }
 
 func (d *direction) full() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.items >= d.opts.MaxQueue || d.bytes >= d.opts.MaxBytes
+	items, bytes := d.queue.size()
+	return items >= d.opts.MaxQueue || bytes >= d.opts.MaxBytes
 }
 
 // read reads the side until ctx ends.
@@ -96,21 +82,12 @@ func (d *direction) handle(ctx context.Context, data []byte, next carrier.Cursor
 			return context.Cause(ctx)
 		}
 	}
-	var stored string
-	var item Item
 	judged, early, created := d.judge(data)
+	var took intake
 	err := d.db.Write(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-		stored, item = judged, early
-		at := created
-		if stored == resultFrame {
-			if stored, item, at, err = d.takeFrame(ctx, tx, data); err != nil {
-				return err
-			}
-		}
-		if stored == resultQueued {
-			if stored, err = d.store(ctx, tx, item, at); err != nil {
-				return err
-			}
+		took, err = d.take(ctx, tx, data, intake{result: judged, item: early, created: created})
+		if err != nil {
+			return err
 		}
 		return d.saveCursor(ctx, tx, next)
 	})
@@ -118,16 +95,37 @@ func (d *direction) handle(ctx context.Context, data []byte, next carrier.Cursor
 		return err
 	}
 	if len(data) > 0 {
-		d.note(stored)
+		d.note(took.result)
 	}
-	if stored == resultQueued {
-		d.add(1, int64(len(item.Event)))
-		select {
-		case d.wake <- struct{}{}:
-		default:
-		}
+	if took.result == resultQueued {
+		d.queue.add(&waiting{seq: took.seq, lane: took.item.lane(), size: int64(len(took.item.Event))})
+		d.gauge()
 	}
 	return nil
+}
+
+// intake is what became of what a side handed in.
+type intake struct {
+	result  string
+	item    Item
+	created int64
+	seq     int64 // of its row
+}
+
+// take stores what is to be moved, if this process still holds the lease.
+func (d *direction) take(ctx context.Context, tx *sql.Tx, data []byte, in intake) (_ intake, err error) {
+	if err := d.checkLease(ctx, tx); err != nil {
+		return in, err
+	}
+	if in.result == resultFrame {
+		if in.result, in.item, in.created, err = d.takeFrame(ctx, tx, data); err != nil {
+			return in, err
+		}
+	}
+	if in.result == resultQueued {
+		in.result, in.seq, err = d.store(ctx, tx, in.item, in.created)
+	}
+	return in, err
 }
 
 func (d *direction) judge(data []byte) (result string, item Item, created int64) {
@@ -164,23 +162,39 @@ func (d *direction) takeFrame(ctx context.Context, tx *sql.Tx, data []byte) (res
 	return result, item, created, nil
 }
 
-func (d *direction) store(ctx context.Context, tx *sql.Tx, item Item, created int64) (string, error) {
+func (d *direction) store(ctx context.Context, tx *sql.Tx, item Item, created int64) (result string, seq int64, err error) {
 	if item.Kind == card.Kind {
-		result, err := tx.ExecContext(ctx, `INSERT INTO bridge_cards (bridge, pubkey, d, created_at, event_id) VALUES ($1, $2, $3, $4, $5)
-			ON CONFLICT (bridge, pubkey, d) DO UPDATE SET created_at = excluded.created_at, event_id = excluded.event_id
-			WHERE excluded.created_at > bridge_cards.created_at OR excluded.created_at = bridge_cards.created_at AND excluded.event_id < bridge_cards.event_id`,
-			d.opts.Name, item.PubKey, item.D, created, item.ID)
-		if n, err := affected(result, err); err != nil || n == 0 {
-			return resultDuplicate, err
+		if result, err := d.storeVersion(ctx, tx, item, created); result != "" || err != nil {
+			return result, 0, err
 		}
 	}
-	result, err := tx.ExecContext(ctx, `INSERT INTO bridge_items (bridge, event_id, direction, state, reason, lane, due_ms, attempts, size, keep_until, event)
-		VALUES ($1, $2, $3, 'queued', '', $4, 0, 0, $5, $6, $7) ON CONFLICT (bridge, event_id) DO NOTHING`,
-		d.opts.Name, item.ID, d.name, item.lane(), len(item.Event), item.Expires.Add(keepAfterExpiry).Unix(), item.Event)
-	if n, err := affected(result, err); err != nil || n == 0 {
-		return resultDuplicate, err
+	err = tx.QueryRowContext(ctx, `INSERT INTO bridge_items (bridge, event_id, direction, state, reason, lane, due_ms, attempts, size, keep_until, event)
+		VALUES ($1, $2, $3, 'queued', '', $4, 0, 0, $5, $6, $7) ON CONFLICT (bridge, event_id) DO NOTHING RETURNING seq`,
+		d.opts.Name, item.ID, d.name, item.lane(), len(item.Event), item.Expires.Add(keepAfterExpiry).Unix(), item.Event).Scan(&seq)
+	if errors.Is(err, sql.ErrNoRows) {
+		return resultDuplicate, 0, nil
 	}
-	return resultQueued, nil
+	return resultQueued, seq, err
+}
+
+// storeVersion notes which version of a card is the newest; its result is why the card
+// is not moved, empty when it is.
+func (d *direction) storeVersion(ctx context.Context, tx *sql.Tx, item Item, created int64) (string, error) {
+	result, err := tx.ExecContext(ctx, `INSERT INTO bridge_cards (bridge, pubkey, d, created_at, event_id) SELECT $1, $2, $3, $4, $5
+		WHERE EXISTS (SELECT 1 FROM bridge_cards WHERE bridge = $1 AND pubkey = $2 AND d = $3)
+			OR (SELECT count(*) FROM bridge_cards WHERE bridge = $1) < $6
+		ON CONFLICT (bridge, pubkey, d) DO UPDATE SET created_at = excluded.created_at, event_id = excluded.event_id
+		WHERE excluded.created_at > bridge_cards.created_at OR excluded.created_at = bridge_cards.created_at AND excluded.event_id < bridge_cards.event_id`,
+		d.opts.Name, item.PubKey, item.D, created, item.ID, maxCards)
+	if n, err := affected(result, err); err != nil || n > 0 {
+		return "", err
+	}
+	var known int
+	err = tx.QueryRowContext(ctx, "SELECT count(*) FROM bridge_cards WHERE bridge = $1 AND pubkey = $2 AND d = $3", d.opts.Name, item.PubKey, item.D).Scan(&known)
+	if known == 0 {
+		return resultUnwanted, err
+	}
+	return resultDuplicate, err
 }
 
 func affected(result sql.Result, err error) (int64, error) {
@@ -204,6 +218,11 @@ func (b *Bridge) purge(ctx context.Context) error {
 	return b.db.Write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		now := b.opts.Now()
 		_, err := tx.ExecContext(ctx, "DELETE FROM bridge_items WHERE bridge = $1 AND keep_until <= $2 AND state <> 'queued'", b.opts.Name, now.Unix())
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `DELETE FROM bridge_items WHERE bridge = $1 AND state <> 'queued' AND seq <=
+			(SELECT seq FROM bridge_items WHERE bridge = $1 AND state <> 'queued' ORDER BY seq DESC LIMIT 1 OFFSET $2)`, b.opts.Name, maxIDs)
 		if err != nil {
 			return err
 		}

@@ -92,11 +92,11 @@ func (i *Item) lane() string {
 }
 
 // storedItem reads an event that was verified before it was stored.
-func storedItem(data []byte, now time.Time) (Item, error) {
+func storedItem(data []byte, expires time.Time) (Item, error) {
 	ev, err := canonical.DecodeEvent(data)
 	if err != nil {
 		return Item{}, fmt.Errorf("%w: %w", ErrItem, err)
 	}
-	item := Item{ID: ev.ID, Kind: ev.Kind, PubKey: ev.PubKey, Event: data, Expires: now.Add(longestLife)}
+	item := Item{ID: ev.ID, Kind: ev.Kind, PubKey: ev.PubKey, Event: data, Expires: expires}
 	return item, item.readTags(ev.Tags)
 }

@@ -2,24 +2,22 @@ package bridge
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
+	"strings"
 	"time"
 )
 
-// A lease is taken from a holder whose term did not grow for leaseTime by the
-// clock of who waits, and given up by a holder that could not renew it for
-// leasePatience by its own: no two clocks are compared.
-const (
-	leaseTime     = 30 * time.Second
-	leasePatience = 20 * time.Second
-	leaseRenewal  = 10 * time.Second
-)
+// A lease is taken from a holder whose term did not grow for Options.Lease by the clock
+// of who waits, and given up by a holder that could not renew it for two thirds of that
+// by its own: no two clocks are compared. It is renewed after each third.
 
 var errLost = errors.New("bridge: the lease is lost")
 
 // hold waits for the lease and runs work for as long as it is held.
 func (b *Bridge) hold(ctx context.Context, work func(context.Context) error) error {
+	b.lease.Store(b.opts.Holder + " " + rand.Text())
 	term, err := b.await(ctx)
 	if err != nil {
 		return err
@@ -42,6 +40,28 @@ func (b *Bridge) hold(ctx context.Context, work func(context.Context) error) err
 	return errors.Join(err, releaseErr)
 }
 
+// holding is what the lease in the table says while this process holds it.
+func (b *Bridge) holding() string {
+	name, _ := b.lease.Load().(string)
+	return name
+}
+
+// mine reports whether a holder is an earlier life of this process.
+func (b *Bridge) mine(holder string) bool {
+	i := strings.LastIndexByte(holder, ' ')
+	return i >= 0 && holder[:i] == b.opts.Holder
+}
+
+// checkLease is errLost when another holds the lease.
+func (b *Bridge) checkLease(ctx context.Context, tx *sql.Tx) error {
+	var holder string
+	err := tx.QueryRowContext(ctx, "SELECT holder FROM bridge_leases WHERE bridge = $1", b.opts.Name).Scan(&holder)
+	if err == nil && holder != b.holding() {
+		return errLost
+	}
+	return err
+}
+
 // await returns the term of a lease that is now ours.
 func (b *Bridge) await(ctx context.Context) (int64, error) {
 	last, since := int64(-1), time.Now()
@@ -53,12 +73,12 @@ func (b *Bridge) await(ctx context.Context) (int64, error) {
 		if term != last {
 			last, since = term, time.Now()
 		}
-		if holder == "" || time.Since(since) > leaseTime {
-			if ours, err := b.advance(ctx, term, b.opts.Holder); err != nil || ours {
+		if holder == "" || b.mine(holder) || time.Since(since) > b.opts.Lease {
+			if ours, err := b.advance(ctx, term, b.holding()); err != nil || ours {
 				return term + 1, err
 			}
 		}
-		if !pause(ctx, time.Second) {
+		if !pause(ctx, min(time.Second, b.opts.Lease/10)) {
 			return 0, context.Cause(ctx)
 		}
 	}
@@ -66,9 +86,9 @@ func (b *Bridge) await(ctx context.Context) (int64, error) {
 
 // renew returns the last term when ctx ends or the lease is lost.
 func (b *Bridge) renew(ctx context.Context, term int64) int64 {
-	for pause(ctx, leaseRenewal) {
-		trying, cancel := context.WithTimeout(ctx, leasePatience-leaseRenewal)
-		ours, err := b.advance(trying, term, b.opts.Holder)
+	for pause(ctx, b.opts.Lease/3) {
+		trying, cancel := context.WithTimeout(ctx, b.opts.Lease/3)
+		ours, err := b.advance(trying, term, b.holding())
 		cancel()
 		if err != nil || !ours {
 			return term

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -24,7 +23,7 @@ import (
 const (
 	lookBack     = 49 * time.Hour // wraps are dated up to 48 hours back
 	roundPeriod  = time.Hour      // between two readings of what is stored
-	maxHandles   = 64             // events of a relay that are stored at a time
+	wholePeriod  = 24 * time.Hour // between two of everything
 	maxFollowed  = 1000           // recipients that are found by their cards
 	maxNamed     = 100            // recipients in one question
 	pageSize     = 500
@@ -97,10 +96,15 @@ func (r *Relay) Write(ctx context.Context, item Item) error {
 }
 
 // Read implements Side. It follows cards of the other side's scheme and reads the wraps
-// of its recipients, live and, at the start and every hour, what is stored.
-func (r *Relay) Read(ctx context.Context, from carrier.Cursor, handle func(ctx context.Context, data []byte, next carrier.Cursor) error) error {
+// of its recipients: live, every hour what is dated within two days, and at the start
+// and every day everything, since what was sent late may bear any date. There is no
+// cursor; the bridge knows what it has moved.
+func (r *Relay) Read(ctx context.Context, _ carrier.Cursor, handle func(ctx context.Context, data []byte, next carrier.Cursor) error) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	reading := newReading(ctx, fail, handle)
+	defer reading.group.Wait()
 	group, ctx := errgroup.WithContext(ctx)
-	reading := newReading(r, from, handle)
 	group.Go(func() error { return r.followCards(ctx, reading) })
 	group.Go(func() error { return r.followWraps(ctx, reading) })
 	return group.Wait()
@@ -178,9 +182,8 @@ func (r *Relay) followWraps(ctx context.Context, reading *reading) error {
 		asked, changed := context.WithCancel(ctx)
 		group, asking := errgroup.WithContext(asked)
 		for some := range slices.Chunk(r.recipients(), maxNamed) {
-			f := gonostr.Filter{Kinds: []int{envelope.KindWrap}, Tags: gonostr.TagMap{"p": some}}
-			group.Go(func() error { return r.live(asking, f, reading) })
-			group.Go(func() error { return r.rounds(asking, f, reading) })
+			group.Go(func() error { return r.live(asking, some, reading) })
+			group.Go(func() error { return r.rounds(asking, some, reading) })
 		}
 		group.Go(func() error {
 			select {
@@ -200,19 +203,38 @@ func (r *Relay) followWraps(ctx context.Context, reading *reading) error {
 	return context.Cause(ctx)
 }
 
-func (r *Relay) live(ctx context.Context, f gonostr.Filter, reading *reading) error {
-	since := gonostr.Timestamp(r.opts.Now().Add(-lookBack).Unix())
-	f.Since = &since
-	return r.opts.Client.Subscribe(ctx, r.opts.URL, reading.take, f)
+// wrapsOf asks for what is stored since a time; nil is everything.
+func wrapsOf(recipients []string, since *gonostr.Timestamp) gonostr.Filter {
+	return gonostr.Filter{Kinds: []int{envelope.KindWrap}, Tags: gonostr.TagMap{"p": recipients}, Since: since}
 }
 
-// rounds read what is stored, from the cursor at first and then from two days back.
-func (r *Relay) rounds(ctx context.Context, f gonostr.Filter, reading *reading) error {
+// lately is from when on wraps are read again.
+func (r *Relay) lately() *gonostr.Timestamp {
+	since := gonostr.Timestamp(r.opts.Now().Add(-lookBack).Unix())
+	return &since
+}
+
+// live reads what comes, whatever its date.
+func (r *Relay) live(ctx context.Context, recipients []string, reading *reading) error {
+	f := wrapsOf(recipients, nil)
+	f.LimitZero = true // nothing that is stored
+	return r.opts.Client.Subscribe(ctx, r.opts.URL, reading.take, wrapsOf(recipients, r.lately()), f)
+}
+
+// rounds read what is stored.
+func (r *Relay) rounds(ctx context.Context, recipients []string, reading *reading) error {
 	for ctx.Err() == nil {
-		since := reading.since()
-		f.Since = &since
-		if err := r.backlog(ctx, f, reading); err != nil {
-			return err
+		unread, read := reading.split(recipients, r.opts.Now())
+		if len(unread) > 0 {
+			if err := r.backlog(ctx, wrapsOf(unread, nil), reading); err != nil {
+				return err
+			}
+			reading.mark(unread, r.opts.Now())
+		}
+		if len(read) > 0 {
+			if err := r.backlog(ctx, wrapsOf(read, r.lately()), reading); err != nil {
+				return err
+			}
 		}
 		pause(ctx, roundPeriod)
 	}
@@ -222,7 +244,7 @@ func (r *Relay) rounds(ctx context.Context, f gonostr.Filter, reading *reading) 
 // backlog reads page by page, newest first, since relays answer with a part.
 func (r *Relay) backlog(ctx context.Context, f gonostr.Filter, reading *reading) error {
 	f.Limit = pageSize
-	seen := map[string]bool{}
+	var last map[string]bool // ids of the page before, whose oldest second is read again
 	for {
 		events, err := r.opts.Client.Query(ctx, r.opts.URL, f)
 		if err != nil {
@@ -231,13 +253,13 @@ func (r *Relay) backlog(ctx context.Context, f gonostr.Filter, reading *reading)
 		if len(events) == 0 {
 			return nil
 		}
-		oldest, fresh := events[0].CreatedAt, false
+		oldest, fresh, page := events[0].CreatedAt, false, make(map[string]bool, len(events))
 		for _, ev := range events {
-			oldest = min(oldest, ev.CreatedAt)
-			if seen[ev.ID] {
+			oldest, page[ev.ID] = min(oldest, ev.CreatedAt), true
+			if last[ev.ID] {
 				continue
 			}
-			seen[ev.ID], fresh = true, true
+			fresh = true
 			if err := reading.take(ctx, ev); err != nil {
 				return err
 			}
@@ -245,68 +267,6 @@ func (r *Relay) backlog(ctx context.Context, f gonostr.Filter, reading *reading)
 		if !fresh {
 			oldest--
 		}
-		f.Until = &oldest
+		f.Until, last = &oldest, page
 	}
-}
-
-// reading stores events, several at a time, and keeps the cursor: the newest date that
-// was seen, never ahead of the clock.
-type reading struct {
-	relay  *Relay
-	handle func(ctx context.Context, data []byte, next carrier.Cursor) error
-	slots  chan struct{}
-
-	mu     sync.Mutex
-	newest int64
-	failed error
-}
-
-func newReading(r *Relay, from carrier.Cursor, handle func(context.Context, []byte, carrier.Cursor) error) *reading {
-	at, err := strconv.ParseInt(string(from), 10, 64)
-	if err != nil || at > r.opts.Now().Unix() {
-		at = 0
-	}
-	return &reading{relay: r, handle: handle, slots: make(chan struct{}, maxHandles), newest: at}
-}
-
-func (r *reading) since() gonostr.Timestamp {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return gonostr.Timestamp(max(0, r.newest-int64(lookBack/time.Second)))
-}
-
-// take hands an event on without waiting for the disk; a failure shows with a later one.
-func (r *reading) take(ctx context.Context, ev *gonostr.Event) error {
-	data, err := canonical.EncodeEvent(ev)
-	if err != nil {
-		return nil //nolint:nilerr // the client has decoded it from such bytes
-	}
-	select {
-	case r.slots <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	next, err := r.advance(int64(ev.CreatedAt))
-	if err != nil {
-		<-r.slots
-		return err
-	}
-	go func() {
-		defer func() { <-r.slots }()
-		if err := r.handle(ctx, data, next); err != nil {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.failed = err
-		}
-	}()
-	return nil
-}
-
-func (r *reading) advance(at int64) (carrier.Cursor, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if at <= r.relay.opts.Now().Unix() {
-		r.newest = max(r.newest, at)
-	}
-	return carrier.Cursor(strconv.FormatInt(r.newest, 10)), r.failed
 }
