@@ -188,3 +188,19 @@ func eventually(t *testing.T, what string, check func() bool) {
 		}
 	}
 }
+
+// A command that does not stay is not offline because a broker is.
+func TestACarrierBesideTheRelayThatIsDownIsNoOutage(t *testing.T) {
+	t.Parallel()
+	server, mailbox, broker := carried(t)
+	alice := server.Agent(t, agent.Options{})
+	mailbox.Stop()
+	broker.Stop()
+	if err := alice.Sync(t.Context()); err != nil {
+		t.Errorf("mailbox and broker are down: %v", err)
+	}
+	server.Relay.Stop()
+	if err := alice.Sync(t.Context()); err == nil {
+		t.Error("nobody says that the relay is down")
+	}
+}

@@ -3,11 +3,13 @@ package agent
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/parleykit/parley/carrier"
+	"github.com/parleykit/parley/carrier/nostr"
 	"github.com/parleykit/parley/protocol/canonical"
 )
 
@@ -180,14 +182,30 @@ func (a *Agent) Sync(ctx context.Context) error {
 	defer cancel()
 	a.introduceSoon(ctx)
 	failed := l.engine.Sync(ctx)
+	if failed != nil && relaysWereRead(failed) {
+		a.log.InfoContext(ctx, "a carrier beside the relays was not read", "err", failed)
+		failed = nil
+	}
 	if failed == nil {
 		failed = a.setSetting(ctx, settingAsked, canonical.At(a.now()).String())
 	}
 	asked, err := a.catchUp(ctx)
 	if asked {
-		err = errors.Join(err, l.engine.Sync(ctx))
+		if failed := l.engine.Sync(ctx); failed != nil && !relaysWereRead(failed) {
+			err = errors.Join(err, failed)
+		}
 	}
 	return errors.Join(failed, err, a.writeArtifacts(ctx))
+}
+
+// relaysWereRead reports whether nothing failed but reading carriers beside the
+// relays, for which the relays stand in.
+func relaysWereRead(err error) bool {
+	joined, ok := err.(interface{ Unwrap() []error })
+	return ok && !slices.ContainsFunc(joined.Unwrap(), func(err error) bool {
+		failure, ok := errors.AsType[*carrier.ReceiveFailure](err)
+		return !ok || failure.Scheme == nostr.Scheme
+	})
 }
 
 // tendCards publishes the own card again before it expires and forgets the old

@@ -12,8 +12,8 @@ import (
 // carrier that is a Poller, processes what is due and sends each waiting
 // message once, whatever its next attempt's time, except to addresses that
 // asked for a pause. It is meant for commands that do not keep running. The
-// error joins those of carriers that could not be read; how messages fared is
-// in the Outbox.
+// error joins those of carriers that could not be read, each a *ReceiveFailure;
+// how messages fared is in the Outbox.
 func (e *Engine) Sync(ctx context.Context) error {
 	var group sync.WaitGroup
 	failures := make([]error, len(e.opts.Carriers))
@@ -50,7 +50,19 @@ func (e *Engine) poll(ctx context.Context, scheme string, p Poller) error {
 		return err
 	}
 	if err := p.Poll(ctx, cursor, e.handler(scheme)); err != nil {
-		return fmt.Errorf("receiving by %s: %w", scheme, err)
+		return &ReceiveFailure{scheme, err}
 	}
 	return nil
 }
+
+// ReceiveFailure is why one carrier could not be read.
+type ReceiveFailure struct {
+	Scheme string
+	Err    error
+}
+
+// Error implements error.
+func (f *ReceiveFailure) Error() string { return "receiving by " + f.Scheme + ": " + f.Err.Error() }
+
+// Unwrap returns the cause.
+func (f *ReceiveFailure) Unwrap() error { return f.Err }

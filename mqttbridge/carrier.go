@@ -158,7 +158,7 @@ func (c *Carrier) Receive(ctx context.Context, from carrier.Cursor, handle carri
 	return context.Cause(ctx)
 }
 
-// Poll implements carrier.Poller: it ends when a broker has been silent for a second.
+// Poll implements carrier.Poller: it ends when a broker has been silent for a moment.
 // The error joins those of the brokers that could not be read.
 func (c *Carrier) Poll(ctx context.Context, from carrier.Cursor, handle carrier.Handler) error {
 	failures := make([]error, len(c.subscribers))

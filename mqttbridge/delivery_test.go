@@ -59,6 +59,12 @@ func TestTheBytesOnTheTopicAreTheWrap(t *testing.T) {
 		return "mosquitto_sub has not subscribed"
 	})
 	got := receive(t, newCarrier(t, bob, listening(bob, broker.URL)))
+	eventually(t, func() string {
+		if strings.Count(broker.Log(), "Sending SUBACK") >= 2 {
+			return ""
+		}
+		return "the carrier has not subscribed"
+	})
 	c := newCarrier(t, alice)
 	want := [][]byte{seal(t, alice, bob, strings.Repeat("x", 10_000)), wrapOfSize(t, alice, bob, 64<<10)}
 	for _, wrap := range want {

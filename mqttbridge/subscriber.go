@@ -21,11 +21,11 @@ const (
 	// most 64 KiB, and a frame of it in text a third more.
 	MaxPayload = 96 << 10
 
-	waiting      = 128             // messages that were read and are not handled
-	maxFilters   = 256             // of one SUBSCRIBE
-	quiet        = time.Second     // after which a poll has read what was stored
-	refusedPause = 5 * time.Minute // before a broker that refused is asked again
-	takeovers    = 4               // sessions lost within a minute that are reported
+	waiting      = 128                    // messages that were read and are not handled
+	maxFilters   = 256                    // of one SUBSCRIBE
+	quiet        = 300 * time.Millisecond // after which a poll has read what was stored
+	refusedPause = 5 * time.Minute        // before a broker that refused is asked again
+	takeovers    = 4                      // sessions lost within a minute that are reported
 )
 
 // errHandling is beside the Handler's own error.
