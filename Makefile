@@ -73,6 +73,7 @@ bench-receipt:
 # bridges, as ratios of one run; a few minutes. MQTT needs mosquitto.
 bench-carriers:
 	$(GO) test -run '^$$' -bench Send -benchtime 10000x ./mqttbridge
+	$(GO) test -run '^$$' -bench Bridge -benchtime 5000x ./mqttbridge
 	$(GO) test -run '^$$' -bench IdleTopics -benchtime 1x ./mqttbridge
 	$(GO) test -run '^$$' -bench 'Publish|Frames' -benchtime 3000x ./ntfybridge
 	$(GO) test -run '^$$' -bench . -benchtime 2000x ./carrier/https ./carrier/bridge
