@@ -139,7 +139,7 @@ func TestWorkIsAskedForByKindAndCommittedTo(t *testing.T) {
 	c.accept(worked(10002, 4, 12))
 	c.accept(k.event(5, now, "", nostr.Tags{{"e", k.note(now, "").ID}}))
 	forged := k.event(0, now+1, "", nostr.Tags{{"nonce", "1", "8"}})
-	forged.ID = "00" + forged.ID[2:]
+	forged.ID = "000000000000" + forged.ID[12:]
 	c.refuse(forged, "invalid: the id is not the hash")
 	if doc := document(t, s); doc.Limitation.Work != 0 || !slices.Contains(doc.NIPs, 13) {
 		t.Errorf("the document says %v", doc)
